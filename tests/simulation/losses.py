@@ -63,7 +63,8 @@ class Losses:
         first, last = manifest_of(checkpoint, batches.ended) + 1, manifest_of(checkpoint, batches.open)
         for number in range(first, last + 1):
             for source, part in ManifestFolder.of(checkpoint).read(number).by_source.items():
-                for file in part.piece.files if isinstance(part.piece, FolderPiece) else ():
+                is_control = source == "control"  # what was asked for stays
+                for file in part.piece.files if isinstance(part.piece, FolderPiece) and not is_control else ():
                     name = f"{source}/{file.path}"
                     path = deployment.parent / name
                     if name not in self.read and path.exists() and self.chooser.random() < 0.5:

@@ -53,8 +53,11 @@ SPARK_VERSION = 4
 IDENTITY = re.compile("[0-9a-f]{12}")
 """What names a checkpoint: names of result files begin with it."""
 
-LOCK = "at-work"
-"""The name of the lock of a running job, in the folder `ensue` of a checkpoint."""
+LOCK, COMPACTION_LOCK = "at-work", "compacting"
+"""The names of the locks of a running job and of a compaction, in the folder `ensue` of a checkpoint."""
+
+LOCKS = frozenset({LOCK, COMPACTION_LOCK})
+"""They may be there before there is a checkpoint."""
 
 NO_FIELDS: Mapping[str, Sequence[str]] = MappingProxyType({})
 
@@ -212,8 +215,8 @@ def _text(plain: dict[str, Any]) -> str:
 
 
 def _is_ours(path: Place) -> bool:
-    """Whether a run that ended before it wrote the record may have left this."""
-    return path.name.startswith(".") or (path.name == "ensue" and {item.name for item in path.iterdir()} <= {LOCK})
+    """Whether a run that ended before it wrote the record, or a restore, may have left this."""
+    return path.name.startswith(".") or (path.name == "ensue" and {item.name for item in path.iterdir()} <= LOCKS)
 
 
 def _of_other_version(version: object) -> str:

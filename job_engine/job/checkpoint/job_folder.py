@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 
 from job_engine.durable_files import JobFile, numbers_in
 from job_engine.errors import WorkerDied
-from job_engine.job.checkpoint.checkpoint_record import LOCK
+from job_engine.job.checkpoint.checkpoint_record import COMPACTION_LOCK, LOCK
 from job_engine.job.checkpoint.locks import RunLock, StoreLock
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.place import Place
@@ -190,7 +190,7 @@ class JobFolder:
 
     def compaction_lock(self) -> RunLock | StoreLock:
         """The lock of a compaction of its results, which a running job does not ask for."""
-        return self._lock("compacting", "compaction")
+        return self._lock(COMPACTION_LOCK, "compaction")
 
     def _lock(self, name: str, work: str) -> RunLock | StoreLock:
         file = self.path / name

@@ -423,10 +423,9 @@ def _would_double(later: list[Place], batch: int) -> str:
 
 
 def _is_there(checkpoint: Place) -> bool:
-    """Whether there is more than the lock of a run that has ended."""
-    return bool(set(names_in(checkpoint)) - {"ensue"}) or not set(names_in(checkpoint / "ensue")) <= {
-        checkpoint_record.LOCK
-    }
+    """Whether there is more than locks of what has ended."""
+    own = set(names_in(checkpoint / "ensue"))
+    return bool(set(names_in(checkpoint)) - {"ensue"}) or not own <= checkpoint_record.LOCKS
 
 
 def _put_aside(checkpoint: Place) -> str | None:
@@ -471,7 +470,7 @@ def _place(draft: LocalPath | None, copy: Place, checkpoint: Place, listed: _Lis
     if _is_there(checkpoint):
         _remove(draft)
         raise InputError(f"{checkpoint}: a job was started meanwhile; stop it, and restore the backup again")
-    _remove(checkpoint)  # at most the lock of a run that has ended
+    _remove(checkpoint)  # at most locks of what has ended
     draft.rename(str(checkpoint))
     sync(checkpoint.parent)
 

@@ -18,6 +18,7 @@ from job_engine.job.upkeep.backup import back_up, restore
 from job_engine.job.upkeep.keys import forget, job_state
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.job.upkeep.results import compact_job
+from job_engine.local_path import LocalPath
 from job_engine.sinks.folder import compaction
 from job_engine.sinks.kinds import publishing
 from job_engine.sources.folder import after_reading
@@ -244,11 +245,7 @@ def test_results_are_compacted_between_runs(tmp_path: Path) -> None:
     assert streamed(tmp_path) == expected(tmp_path)
 
 
-def test_a_compaction_that_was_killed_is_finished_by_the_next_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = sensors(tmp_path, files=20)
-
+def compact_and_die(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -256,7 +253,27 @@ def test_a_compaction_that_was_killed_is_finished_by_the_next_start(
         patched.setattr(compaction.Replacement, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
             compact_job(path)
-    assert {file.suffix for file in (tmp_path / "out").rglob(".compact-*")} == {".draft", ".plan"}
+    assert {file.suffix for file in (path.parent / "out").rglob(".compact-*")} == {".draft", ".plan"}
+
+
+def test_a_backup_is_restored_where_a_compaction_was_killed_and_the_checkpoint_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sensors(tmp_path, files=20)
+    back_up(path, LocalPath.of(tmp_path / "copy"))
+    compact_and_die(path, monkeypatch)
+    (tmp_path / "state").rename(tmp_path / "lost")
+    restore(path, LocalPath.of(tmp_path / "copy"))
+    run(path)
+    assert not [*(tmp_path / "out").rglob(".*")]
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_compaction_that_was_killed_is_finished_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sensors(tmp_path, files=20)
+    compact_and_die(path, monkeypatch)
     run(path)
     assert not [*(tmp_path / "out").rglob(".*")]
     assert streamed(tmp_path) == expected(tmp_path)
