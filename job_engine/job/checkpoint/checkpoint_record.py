@@ -54,7 +54,7 @@ IDENTITY = re.compile("[0-9a-f]{12}")
 """What names a checkpoint: names of result files begin with it."""
 
 LOCK, COMPACTION_LOCK = "at-work", "compacting"
-"""The names of the locks of a running job and of a compaction, in the folder `ensue` of a checkpoint."""
+"""The names of the locks of a running job and of a compaction, in `ensue` of a checkpoint."""
 
 LOCKS = frozenset({LOCK, COMPACTION_LOCK})
 """They may be there before there is a checkpoint."""
