@@ -132,6 +132,10 @@ class _Joining:
                     self._take_back(item, titles, group)
             there = [item for item in held if item.group == group.number]
             held = [item for item in held if item.group != group.number]
+            if past.begins:  # nobody else runs here, and the history has processed what it does not hold
+                known = _coordinates(past.left)
+                there = [item.chosen(_are_in(item, known)) for item in there]
+                there = [item for item in there if len(item.arrivals)]
             held += [_counted_too(item, titles) for item in there]
             held += self._held_too(there, _coordinates(there), past.left, group)
         return replace(state, engines=tuple(engines), held=tuple(held), joined=self._stage.number)

@@ -13,9 +13,11 @@ from threading import Event
 
 import pytest
 
+from job_engine.deployment_file import load_deployment
 from job_engine.errors import JobError
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.commands import send_change
+from job_engine.job.history.running import send_with_history
 from job_engine.job.stages.start import LOOK_FOR_CHANGES, Handle, RunKind
 from job_engine.job.status import status_of
 from job_engine.local.machine import LocalMachine, LocalRunning
@@ -121,6 +123,29 @@ def test_a_query_that_has_ended_does_not_hold_the_clock_of_the_job_back(tmp_path
     assert status.clock == 399 * 1_000_000
     assert [query.query for query in status.queries] == ["Falling"]
     assert JobFolder(tmp_path / "state").last_progress().queries.keys() == {"Falling"}
+
+
+def test_a_control_event_that_a_history_has_taken_is_taken_once(tmp_path: Path) -> None:
+    """A query of a source that is ahead: what runs already holds the event for its own, which is behind."""
+    other = '@TimeFrom("ts")\nevent Other { float ts; string sensor; float value; }\n'
+    waits = "query Waits { inputs { Other() key sensor within 60.0 wait 5.0; } find Other:a -> Other:b }"
+    sources = {
+        name: {"format": "csv", "path": name, "event": event, "arrival": "at", "source_time": "ts"}
+        for name, event in (("north", "Other"), ("south", "Reading"))
+    }
+    (tmp_path / "control").mkdir()
+    path = job(tmp_path, sources=sources, control={"format": "csv", "path": "control"})
+    (tmp_path / "q.query").write_text(other + EVENT + RISING)
+    bring(tmp_path, "north", 1, range(100))
+    bring(tmp_path, "south", 1, range(20))
+    (tmp_path / "control" / "1.csv").write_text('at,event\n50.0,"SetDelayedEventsLeeway(3.0, 1.0)"\n')
+    with running(path):
+        wait_for(lambda: JobFolder(tmp_path / "state").last_progress().furthest == 99_000_000)
+    send_with_history(load_deployment(path), other + waits, wait=False)
+    bring(tmp_path, "south", 2, range(20, 200))
+    run(path)
+    total = JobFolder(tmp_path / "state").ledger.total()
+    assert sum(count for (query, _, what), count in total.items() if (query, what) == ("Waits", "control")) == 1
 
 
 def test_time_passes_a_silent_source(tmp_path: Path) -> None:
