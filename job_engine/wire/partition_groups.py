@@ -58,6 +58,7 @@ class PartitionGroup:
     router: a query that says where records go, also while the plan has none; None = all do
     until: records that arrived up to here, µs, are all sent, because other queries may have run
         then; None = no others have
+    alive: the kinds of records that are heartbeats of any of those
     """
 
     number: int
@@ -68,6 +69,7 @@ class PartitionGroup:
     sources: tuple[str, ...] | None
     router: QueryPlan | None = None
     until: int | None = None
+    alive: tuple[int, ...] = ()
 
     def meets(self, source: str) -> bool:
         """Whether records of a source can concern its queries."""
@@ -118,18 +120,19 @@ class PartitionGroup:
         bucket chosen by its offset. Control events and heartbeats without a key go to every bucket.
         """
         bucket, has_no_key = self._buckets(arrivals, buckets)
-        if self.takes_all(arrivals):
+        kinds, was_for_all = arrivals.system("kind"), self._early_heartbeats(arrivals)
+        if self.takes_all(arrivals) and not (has_no_key & was_for_all).any():
             return Route(bucket, np.ones(len(bucket), np.bool_), Account())
-        kinds, refuses = arrivals.system("kind"), self.number == 0 if refuses is None else refuses
+        refuses = self.number == 0 if refuses is None else refuses
         looking = _looking_of(self.selectors)
         if looking is not None and not looking.has_heartbeats(kinds):
-            bucket[has_no_key & (kinds == RecordKind.CONTROL)] = EVERY_BUCKET
+            bucket[has_no_key & ((kinds == RecordKind.CONTROL) | was_for_all)] = EVERY_BUCKET
             wanted = self._with_early(looking.wanted(arrivals, refuses=refuses), arrivals)
             account = Account() if wanted.all() else looking.count_others(self.plan.queries, arrivals, ~wanted)
             return Route(bucket, wanted, account)
         uses = self.uses(arrivals)
         is_for_all = np.logical_or.reduce(
-            [kinds == RecordKind.CONTROL, *(use == Outcome.HEARTBEAT for use in _different(uses))]
+            [kinds == RecordKind.CONTROL, was_for_all, *(use == Outcome.HEARTBEAT for use in _different(uses))]
         )
         bucket[has_no_key & is_for_all] = EVERY_BUCKET
         wanted = self.is_wanted(uses, refuses=refuses) if uses else _always_wanted(kinds, refuses=refuses)
@@ -139,6 +142,12 @@ class PartitionGroup:
     def _with_early(self, wanted: NDArray[np.bool_], arrivals: Arrivals) -> NDArray[np.bool_]:
         """Other queries may have run when a record arrived: then it is sent."""
         return wanted if self.until is None else wanted | (arrivals.system("arrival") <= self.until)
+
+    def _early_heartbeats(self, arrivals: Arrivals) -> NDArray[np.bool_]:
+        """Which records are heartbeats of queries that may have run when they arrived."""
+        if self.until is None or not self.alive:
+            return np.zeros(len(arrivals), np.bool_)
+        return np.isin(arrivals.system("kind"), self.alive) & (arrivals.system("arrival") <= self.until)
 
     def _buckets(self, arrivals: Arrivals, buckets: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The bucket of each record, and whether it has no key."""

@@ -22,6 +22,7 @@ from querylang.dataclass import asdict, dataclass, field, replace
 from querylang.plan.model import Plan, QueryPlan
 from querylang.plan.routing import Outcome, has_chains
 from runtime.admission import shared_selectors
+from runtime.interpreter import event_numbers
 from runtime.json_reader import json_of_text
 from runtime.replay import Script
 
@@ -121,6 +122,13 @@ def epoch_stages(
     for query in plan.queries:
         all_members.setdefault(names[query.title], []).append(query)
     routers = {name: router_of(queries) for name, queries in all_members.items()}
+    numbers = event_numbers(plan)
+    heartbeats = {
+        name: tuple(
+            sorted({numbers[item.heartbeat.event] for query in queries for item in query.inputs if item.heartbeat})
+        )
+        for name, queries in all_members.items()
+    }
     stages = []
     for epoch in epochs:
         own = plan_with_kept(epoch.plan, tables)
@@ -132,7 +140,9 @@ def epoch_stages(
             queries = tuple(members.get(name, ()))
             part = Plan(plan.events, queries, () if number else own.stopped)
             selectors = shared_selectors(without_looking(part))
-            groups.append(PartitionGroup(number, part, selectors, *name, router=router, until=until))
+            groups.append(
+                PartitionGroup(number, part, selectors, *name, router=router, until=until, alive=heartbeats[name])
+            )
         stages.append(
             Stage(
                 epoch.number,
