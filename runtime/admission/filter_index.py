@@ -524,7 +524,7 @@ class _OwnedRanges:
         least, most = int(values.min()), int(values.max())
         if most - least > len(values):
             return None
-        possible = np.arange(least, most + 1)
+        possible = np.arange(most - least + 1) + least  # `most + 1` may not fit into 64 bits
         range_ = np.searchsorted(self.first, possible, "right") - 1
         is_inside = (range_ >= 0) & (possible <= self.last[range_])
         return np.where(is_inside, self.owner[range_], -1)[values - least]

@@ -122,6 +122,22 @@ def test_an_index_finds_the_records_that_filters_are_true_for(seed: int) -> None
     assert {row for part in found.parts_of(asked) for row in part.tolist()} == {row for row, _ in pairs}
 
 
+@pytest.mark.parametrize("last", [LARGEST, SMALLEST + 50])
+def test_ranges_at_the_ends_of_the_integers_are_told_apart(last: int) -> None:
+    """As floats, and so near to each other, they would be one number."""
+    bounds = [(last - 10 * n - 9, last - 10 * n) for n in range(5)]
+    plan = plan_of(*(f"x >= {low} and x <= {high}" for low, high in bounds))
+    given = [last, last - 15, last - 49, last - 20, last] * 20
+    arrivals = read_records([rows(*given)], plan).arrivals.table
+    kinds = arrivals.column("_kind").to_numpy().astype(np.int64)
+    found = FilterIndex(plan, [Selector(plan, query).wanted for query in plan.queries]).found(
+        RepeatedTexts(arrivals), kinds
+    )
+    assert [found.of(number).tolist() for number in range(5)] == [
+        [at for at, x in enumerate(given) if low <= x <= high] for low, high in bounds
+    ]
+
+
 def test_only_pairs_that_the_index_finds_are_looked_at() -> None:
     plan = plan_of(*(f"x = {n}" for n in range(10)))
     engine = Engine(plan)
