@@ -138,6 +138,23 @@ def test_ranges_at_the_ends_of_the_integers_are_told_apart(last: int) -> None:
     ]
 
 
+def test_records_of_several_event_types_of_a_query_are_in_order() -> None:
+    queries = [
+        f"query Q{n} {{ inputs {{ A(x = {n}) retain 1; B(x = {n}) retain 1; }} find A as a -> B as b }}"
+        for n in range(6)
+    ]
+    plan = compile_text("event A { integer x; }\nevent B { integer x; }\n" + "\n".join(queries)).plan
+    table = [{"at": float(at), "event": "BA"[at % 2], "x": at // 2 % 6} for at in range(60)]
+    arrivals = read_records([table], plan).arrivals.table
+    kinds = arrivals.column("_kind").to_numpy().astype(np.int64)
+    found = FilterIndex(plan, [Selector(plan, query).wanted for query in plan.queries]).found(
+        RepeatedTexts(arrivals), kinds
+    )
+    assert [found.of(number).tolist() for number in range(6)] == [
+        [at for at, row in enumerate(table) if row["x"] == number] for number in range(6)
+    ]
+
+
 def test_only_pairs_that_the_index_finds_are_looked_at() -> None:
     plan = plan_of(*(f"x = {n}" for n in range(10)))
     engine = Engine(plan)
