@@ -327,7 +327,7 @@ def _committed(
     ]
     text = "".join(f"{json.dumps(action)}\n" for action in actions)
     version = 0 if table is None else table.version() + 1
-    return create_durably(commit_file(path, version), text, _draft_of(transaction))
+    return create_durably(commit_file(path, version), text, _draft_of(transaction.application))
 
 
 def take_out(path: Place, files: Sequence[Mapping[str, Any]], transaction: Transaction) -> None:
@@ -351,14 +351,20 @@ def take_out(path: Place, files: Sequence[Mapping[str, Any]], transaction: Trans
     for _ in range(ATTEMPTS):
         table = opened_to_write(path)
         assert table is not None, "it has these files"
-        if create_durably(commit_file(path, table.version() + 1), text, _draft_of(transaction)):
+        if create_durably(commit_file(path, table.version() + 1), text, _draft_of(transaction.application)):
             return
     raise _too_many(path)
 
 
-def _draft_of(transaction: Transaction) -> str:
+def remove_draft(path: Place, application: str) -> None:
+    """Remove a commit that is not whole."""
+    if not isinstance(path, RemotePath):  # a store has whole files only
+        (path / LOG / _draft_of(application)).unlink(missing_ok=True)
+
+
+def _draft_of(application: str) -> str:
     """The name of a commit that is not whole: one job writes one at a time."""
-    return f".{transaction.application}.draft"
+    return f".{application}.draft"
 
 
 def _of_new(schema: pa.Schema, partition_by: Sequence[str], moment: int) -> list[dict[str, Any]]:
@@ -511,7 +517,7 @@ def _remove_others(path: Place, files: Sequence[DataFile], transaction: Transact
     """
     if not isinstance(path, RemotePath):
         sync(path / LOG)
-        (path / LOG / _draft_of(transaction)).unlink(missing_ok=True)
+        remove_draft(path, transaction.application)
     committed = committed_files(path, transaction.application, transaction.version)
     for file in files if committed is not None else ():
         if file.path not in (committed or ()):

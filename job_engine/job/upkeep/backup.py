@@ -28,7 +28,7 @@ from job_engine.job.upkeep.opened_checkpoint import kept_record, open_record
 from job_engine.job.written_journal import journal_file
 from job_engine.local_path import LocalPath
 from job_engine.place import Place, RemotePath, files_below, inside, is_within, local_copy, names_in
-from job_engine.sinks.kinds import Result, publishing
+from job_engine.sinks.kinds import MicroBatch, Result, publishing
 from job_engine.sources.kinds import MovedSince, running_of
 from job_engine.sources.listing.batch_log import RECORD, batches_of, last_batch, last_begun, manifest_of
 from job_engine.sources.listing.manifests import Manifest, ManifestFolder, ReadList, what_was_read
@@ -164,6 +164,8 @@ def restore(
             for name, places in by_sink.items():
                 sink = deployment.sinks[name]
                 publishing(sink).remove(sink, places, record.identity, last)
+            for sink in deployment.sinks.values():  # of what the job had begun behind the backup
+                publishing(sink).remove_leftovers(sink, MicroBatch(record.identity, last + 1), ())
             for own in deployment.all_sources:
                 running_of(own).move_back(own.own, archived.get(own.name, ()))
             checkpoint_record.half_restored(deployment.checkpoint).remove()

@@ -23,6 +23,7 @@ from job_engine.delta_publishing import (
     opened_to_write,
     publish_files,
     refuse_mixture,
+    remove_draft,
     take_out,
 )
 from job_engine.errors import writing_to
@@ -88,17 +89,19 @@ class Publishing(kinds.Publishing):
                     yield Result(identity, version, f"micro-batch {version} in the Delta table {table}")
 
     def remove_leftovers(self, sink: Sink, batch: MicroBatch, written: Collection[str]) -> None:  # noqa: ARG002
-        """Remove data files of the micro-batch that its commit does not have.
+        """Remove commits that are not whole, and data files of the micro-batch that its commit lacks.
 
-        Where the log does not tell, they stay; VACUUM removes them.
+        Where the log does not tell, data files stay; VACUUM removes them.
         """
+        application = delta_log.application(batch.identity)
         for table in delta_log.tables_below(sink.folder.resolve()):
+            remove_draft(table, application)
             begin = f"{table}/"
             files = delta_log.files_of_table(table)
             left = [file for file in files if file.name.startswith(batch.name) and file.suffix == ".parquet"]
             if not left:
                 continue
-            committed = delta_log.committed_files(table, delta_log.application(batch.identity), batch.number)
+            committed = delta_log.committed_files(table, application, batch.number)
             if committed is None:
                 continue
             for file in left:

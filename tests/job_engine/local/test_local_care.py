@@ -75,6 +75,21 @@ def test_a_restored_backup_continues(tmp_path: Path) -> None:
     assert streamed(tmp_path) == expected(tmp_path)
 
 
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
+def test_what_a_job_had_begun_behind_a_backup_is_removed(tmp_path: Path, sink: str) -> None:
+    path, out = local(project(tmp_path, files=1, sink=sink)), tmp_path / "out" / "matches"
+    add_files(tmp_path, table(), 6)
+    crashed(path, CrashAt("published", 2), interval=NEVER)
+    identity = back_up(path, tmp_path / "copy").identity
+    run(path)
+    restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    names = [f".{identity}-00000003-00001.0.draft", f"_delta_log/.ensue-{identity}.draft"]
+    begun = next(out.glob("**/_delta_log")).parent / names[1] if sink == "delta" else out / names[0]
+    begun.write_text("")  # a run was killed while it wrote
+    restore(path, tmp_path / "copy", replace=True)
+    assert not begun.exists()
+
+
 def test_a_backup_that_a_restore_has_passed_by_is_refused(tmp_path: Path) -> None:
     path = sensors(tmp_path)
     first, second, third = (tmp_path / name for name in ("first", "second", "third"))
