@@ -158,12 +158,12 @@ def new_notices(
 
     epoch: the least number of an epoch that an engine is in
     has_ended: time advances without records until no timer is left, so all handovers end
-    begin: the first arrival of the step, for changes before all records, which wait for it;
-        None = nothing was read
+    begin: the first arrival of the step, for changes before all records, which wait for it or for
+        the end; None = nothing was read
     """
 
     def is_due(notice: Notice) -> bool:
-        if notice.place == EARLIEST and begin is None:
+        if notice.place == EARLIEST and begin is None and not has_ended:
             return False
         is_by_time = all(outcome.kind == "handed_over" for outcome in notice.outcomes)
         return notice.epoch <= epoch or (has_ended and is_by_time)

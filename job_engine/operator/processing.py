@@ -263,6 +263,8 @@ class _Work:
             place += 1
 
     def _is_past(self, next_: Stage, now: int | None, pieces: Pieces) -> bool:
+        if next_.begins == EARLIEST:  # before all records: also where only control events have come
+            return True
         if now is None or next_.begins is None:
             return False
         if pieces.have_begun(next_) or (self.flush and self.runs_all):

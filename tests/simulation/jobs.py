@@ -19,9 +19,11 @@ from job_engine.deployment_file import load_deployment
 from job_engine.errors import JobError, Unreachable
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
+from job_engine.job.written_journal import reached_journal
 from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import EnsueError, FileErrors, PassingError
-from runtime.results.ledger import ENDED_WAITS
+from runtime.admission.rules import Outcome
+from runtime.results.ledger import ENDED_WAITS, UNDEPLOYED
 from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, unread_tables
 from tests.simulation.faults import Aim, Met
@@ -495,7 +497,7 @@ class Telling:
         if "out" in self._world.broker.topics:
             self._story.problems += messages_of(self._world.broker, expected)
             expected = replace(expected, outputs=answer.outputs)
-        ledger = _at_a_flush(answer.ledger, expected.ledger)
+        ledger = _at_a_flush(answer.ledger, expected.ledger, self._handing_over())
         ended = set() if self._histories is None else {*self._histories.sent.values()}
         expected = replace(expected, ledger=_without_unread(answer.ledger, ledger, ended))
         problems = self._story.problems
@@ -513,9 +515,15 @@ class Telling:
         if +total != answer.ledger:
             problems.append(f"the ledger of the checkpoint is not that of the sink: {(+total) - answer.ledger}")
         left = [path for path in self._out.rglob("*") if path.is_file() and path.name[0] == "."]
-        if self._care.restored:  # a commit that was not whole belongs to what the job was before
-            left = [path for path in left if path.parent.name != "_delta_log"]
         problems += [f"{path} was left" for path in left]
+
+    def _handing_over(self) -> set[str]:
+        """The queries with a replaced text whose end is still to come."""
+        journal, names = reached_journal(load_deployment(self._path)), set[str]()
+        while journal is not None and (done := journal.running.next_done()) is not None:
+            running, ended = journal.running.without_done(done)
+            journal, names = replace(journal, running=running), names.union(ended)
+        return names
 
     def _expected(self) -> tuple[Answers, list[str]]:
         """What a replay gives, and what is wrong with answers to changes."""
@@ -539,13 +547,22 @@ class Telling:
         return replayed(queries, self._sources, controls, lookups)
 
 
-def _at_a_flush(found: Comparable, expected: Comparable) -> Comparable:
+def _at_a_flush(found: Comparable, expected: Comparable, open_: set[str]) -> Comparable:
     """What a replay counts, with what a job counts that ends with a flush while an older text is still to end.
 
-    It has not ended that text yet, whose waits are behind its moment: a replay counts them as ended.
+    It has not ended that text yet, whose waits and records are behind its moment: a replay counts them as ended.
+
+    open_: queries with such a text
     """
-    open_ = {key: min(count, found[key]) for key, count in expected.items() if key[1] == ENDED_WAITS}
-    return +Counter({**expected, **open_})
+    total = Counter(expected)
+    for key, count in expected.items():
+        if key[1] == ENDED_WAITS:
+            total[key] = min(count, found[key])
+        if key[1] == UNDEPLOYED and key[0] in open_:
+            used = key[0], Outcome.USED.word
+            later = max(0, min(count - found[key], found[used] - expected[used]))
+            total.update({key: -later, used: later})
+    return +total
 
 
 def _without_unread(found: Comparable, expected: Comparable, ended: set[str]) -> Comparable:

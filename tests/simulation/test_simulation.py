@@ -87,9 +87,11 @@ def test_a_fault_that_was_found_does_not_come_back(seed: int, kind: Kind, aim: A
         (67, Kind.TOPICS),  # a backup was restored whose topic had later results: no start was possible any more
         (48, Kind.TOPICS),  # a power cut brought back the results that a restore had removed
         (2, Kind.FILES),
+        (18288, None),  # a query ended before all records, and was given a control event that came before the others
+        (21192, None),  # what became of changes stayed untold where nothing was ever read
     ],
 )
-def test_what_went_wrong_between_two_lives_does_not_come_back(seed: int, kind: Kind) -> None:
+def test_what_went_wrong_between_two_lives_does_not_come_back(seed: int, kind: Kind | None) -> None:
     story = tell(seed, kind=kind)
     assert not story.problems, story.text()
 
