@@ -89,7 +89,7 @@ class Publishing(kinds.Publishing):
                     yield Result(identity, version, f"micro-batch {version} in the Delta table {table}")
 
     def remove_leftovers(self, sink: Sink, batch: MicroBatch, written: Collection[str]) -> None:  # noqa: ARG002
-        """Remove commits that are not whole, and data files of the micro-batch that its commit lacks.
+        """Remove commits that are not whole, and data files that the micro-batch's commit lacks.
 
         Where the log does not tell, data files stay; VACUUM removes them.
         """
