@@ -27,11 +27,13 @@ from runtime.results.ledger import ENDED_WAITS, UNDEPLOYED
 from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, unread_tables
 from tests.simulation.faults import Aim, Met
+from tests.simulation.forgetting import Forgetting, unbalanced
 from tests.simulation.histories import Histories, said
 from tests.simulation.kinds import (
     FOCUSES,
     FOCUSES_OF,
     FOCUSES_OF_LOSSES,
+    FORGETTING,
     HISTORIES,
     INSTEAD,
     LOSING,
@@ -175,6 +177,12 @@ class Telling:
         self._controls: list[Control] = []
         is_steered = has_histories and (self._folder / "control").exists() and self._steering.random() < 0.4
         self._control_rate = 0.2 if is_steered else 0.0
+        forgetting = random.Random(f"forgetting {story.seed}")
+        is_plain = own in FORGETTING and self._histories is None
+        forgets = has_histories and is_plain and forgetting.random() < FORGETTING[own]
+        self._forgetting = Forgetting.of(self._path, forgetting) if forgets else None
+        if self._levels is not None and self._forgetting is not None:
+            self._levels.forgotten = self._forgetting.key
         self._accepts_loss = False
         losing = random.Random(f"losses {story.seed}")
         loses = has_histories and own is Kind.FILES and self._histories is None and losing.random() < LOSING
@@ -222,6 +230,8 @@ class Telling:
                 self._losses.remove(self._path)
             elif self._expires and self._expiry.random() < 0.5:
                 expire_planned(self._expiry, self._world.broker, self._topics)
+            if self._forgetting is not None and self._forgetting.chooser.random() < 0.5:
+                self._acts(self._forgetting.act())
             while self._care.chooser.random() < care:
                 self._acts()
         self._world.faults.aim = None
@@ -421,6 +431,8 @@ class Telling:
                     write_control(self._steering, self._folder / "control", self._sources, self._controls)
                 if self._levels is not None and self._owner.random() < 0.2:
                     self._levels.replace(self._owner)
+                if self._forgetting is not None and self._forgetting.chooser.random() < 0.1:
+                    self._forgetting.ask_early()
                 if self._chooser.random() < 0.1:
                     self._look_at_sinks()
             if self._histories is not None and self._past.random() < 0.2:
@@ -495,7 +507,8 @@ class Telling:
         answer = self._results()
         expected, wrong = self._expected()
         if "out" in self._world.broker.topics:
-            self._story.problems += messages_of(self._world.broker, expected)
+            if self._forgetting is None:
+                self._story.problems += messages_of(self._world.broker, expected)
             expected = replace(expected, outputs=answer.outputs)
         ledger = _at_a_flush(answer.ledger, expected.ledger, self._handing_over())
         ended = set() if self._histories is None else {*self._histories.sent.values()}
@@ -505,6 +518,9 @@ class Telling:
         if self._levels is not None:
             problems += self._levels.problems(is_asked=not self._change_rate and self._histories is None)
         own = answer if self._histories is None else said(answer)
+        if self._forgetting is not None and self._forgetting.asked:
+            own, expected = (self._forgetting.of_others(each) for each in (own, expected))
+        problems += unbalanced(answer.ledger)
         problems += own.differences(expected)
         for seen in self._seen:
             gone = [(kind, getattr(seen, kind) - getattr(answer, kind)) for kind in ("matches", "outputs", "discarded")]

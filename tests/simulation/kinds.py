@@ -73,6 +73,9 @@ HISTORIES = {Kind.CHAINS: 0.4, Kind.CHAINED_TOPICS: 0.4} | dict.fromkeys(
 )
 """How often queries of a kind of job are deployed with history."""
 
+FORGETTING = dict.fromkeys((Kind.FILES, Kind.TOPICS, Kind.DELTA, Kind.STORES, Kind.LOOKUPS), 0.3)
+"""How often a kind of job is let forget a key: those whose queries all have the same one."""
+
 LOSING = 0.2
 """In so many worlds with plain files, some are removed before they are read."""
 

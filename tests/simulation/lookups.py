@@ -31,10 +31,15 @@ _Rows = frozenset[tuple[str, int, str]]
 
 @dataclass
 class Levels:
-    """The file of the table; `written`: the rows of its versions, in order."""
+    """The file of the table.
+
+    written: the rows of its versions, in order
+    forgotten: a key whose rows the job may have removed from what it keeps
+    """
 
     deployment: Path
     written: list[_Rows] = field(default_factory=list)
+    forgotten: str | None = None
 
     @staticmethod
     def beside(deployment: Path, chooser: random.Random) -> Levels:
@@ -91,7 +96,12 @@ class Levels:
     def _number(self, rows: list[dict[str, Any]], place: int | None) -> int:
         """The number of the version that holds behind a place; -1 = it is not whole."""
         held = frozenset((row["k"], row["least"], row["word"]) for row in rows if _holds_behind(row, place))
-        return self.written.index(held) if held in self.written else -1
+        return next(
+            (number for number, own in enumerate(self.written) if self._kept_of(own) == self._kept_of(held)), -1
+        )
+
+    def _kept_of(self, rows: _Rows) -> _Rows:
+        return frozenset(row for row in rows if row[0] != self.forgotten)
 
 
 def _holds_behind(row: dict[str, Any], place: int | None) -> bool:

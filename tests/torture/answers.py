@@ -181,7 +181,13 @@ def _discarded(table: pa.Table) -> Comparable:
         for name in ("query", "reason", "source", "offset", "arrival", "source_time", "bound")
         if rows and name in rows[0]
     ]
-    return Counter(_frozen({name: row[name] for name in names}) for row in rows)
+    return Counter(_frozen({name: row[name] for name in names} | {"k": _key_of(row)}) for row in rows)
+
+
+def _key_of(row: dict[str, Any]) -> Any:
+    """The field `k` of a discarded event; where event types differ, names of columns tell the type of a field, too."""
+    fields = row.get("fields") or {}
+    return next((value for name, value in fields.items() if name.partition(":")[0] == "k" and value is not None), None)
 
 
 def _ledger(table: pa.Table) -> Comparable:
