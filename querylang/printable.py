@@ -108,6 +108,9 @@ words: ContextVar[Callable[[str], str]] = ContextVar("words", default=str)
 """How the caller's language says what a warning says; as it is, it is that of the command line."""
 
 
+_warned: set[str] = set()
+
+
 class LogForm(StrEnum):
     """How a run writes its log: lines of text, or JSON objects."""
 
@@ -123,3 +126,10 @@ def warn(text: str, fields: Mapping[str, object] | None = None) -> None:
     logging.getLogger(LOGGER).warning(
         "%s", one_line(masked(words.get()(text))), stacklevel=2, extra={"fields": dict(fields or {})}
     )
+
+
+def warn_once(text: str) -> None:
+    """As `warn`, but not what this process has logged already: a job looks at its sinks at each change."""
+    if text not in _warned:
+        _warned.add(text)
+        warn(text)

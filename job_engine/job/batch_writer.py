@@ -83,41 +83,56 @@ FIRST = 10_000
 class FirstRecords:
     """Warns once of a source many of whose first records come too late, and says what would help.
 
+    Once in the life of a job: behind the micro-batch in which there came to be many.
+
     sources: of the job
     """
 
     def __init__(self, sources: Iterable[ClockSource]) -> None:
-        self._sources = tuple(sources)
+        self._sources = {source.name: source for source in sources}
         self._told: set[str] = set()
 
     def look_at(self, ledger: Ledger, changes: Ledger) -> None:
         """Look at the account of a job after a micro-batch; `changes`: of the ledger, in it."""
-        queries = {query for query, _, _ in ledger}
-        for source in self._sources:
-            for query in sorted(queries):
-                name = query, source.name
-                received = ledger.get((*name, RECEIVED), 0)
-                if received - changes.get((*name, RECEIVED), 0) >= FIRST:
-                    continue
-                late, before = (ledger.get((*name, word), 0) for word in ("late", "before_clock"))
-                if is_remarkable(max(late, before), received) and source.name not in self._told:
-                    self._told.add(source.name)
-                    warn(_too_late(source, late, before, received))
+        for query, name in sorted({(query, source) for query, source, _ in changes}):
+            now, added = (_First.of(account, query, name) for account in (ledger, changes))
+            then = _First(now.received - added.received, now.late - added.late, now.before_clock - added.before_clock)
+            is_new = then.received < FIRST and now.is_remarkable and not then.is_remarkable
+            if is_new and name in self._sources and name not in self._told:
+                self._told.add(name)
+                warn(_too_late(self._sources[name], now))
 
 
-def _too_late(source: ClockSource, late: int, before: int, received: int) -> str:
-    if late > before:
-        count, what = late, "are late"
+@dataclass(frozen=True, slots=True)
+class _First:
+    """Of the first records of a source, how many a query has received, and how many were too late."""
+
+    received: int
+    late: int
+    before_clock: int
+
+    @property
+    def is_remarkable(self) -> bool:
+        return is_remarkable(max(self.late, self.before_clock), self.received)
+
+    @staticmethod
+    def of(ledger: Ledger, query: str, source: str) -> _First:
+        return _First(*(ledger.get((query, source, word), 0) for word in (RECEIVED, "late", "before_clock")))
+
+
+def _too_late(source: ClockSource, first: _First) -> str:
+    if first.late > first.before_clock:
+        count, what = first.late, "are late"
         way_out = KEEPS_LATE
     else:
-        count, what = before, "arrive before the clock"
+        count, what = first.before_clock, "arrive before the clock"
         way_out = (
             "`min_age` of the source lists files of the same time together; `partition: COLUMN` gives each value a clock"
             " of its own"
             if source.in_files
             else "a longer `idle`, or none, lets time wait for them"
         )
-    return f"source {source.name!r}: {count} of its first {received} records {what}: {way_out}"
+    return f"source {source.name!r}: {count} of its first {first.received} records {what}: {way_out}"
 
 
 def warning_text(cause: str, reports: tuple[Report, ...]) -> str:

@@ -158,6 +158,12 @@ def test_many_late_records_at_the_beginning_are_told_once(
     assert [record.getMessage() for record in caplog.records] == ([text] if text else [])
 
 
+def test_what_was_told_before_a_change_of_the_job_is_not_told_again(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = {("Q", "s", "received"): 200, ("Q", "s", "late"): 90}
+    FirstRecords([ClockSource("s")]).look_at(ledger, {("Q", "s", "received"): 100, ("Q", "s", "late"): 45})
+    assert not caplog.records
+
+
 def test_later_records_are_not_looked_at(caplog: pytest.LogCaptureFixture) -> None:
     ledger = {("Q", "s", "received"): 20_000, ("Q", "s", "late"): 9_000}
     FirstRecords([ClockSource("s")]).look_at(ledger, {("Q", "s", "received"): 9_000})

@@ -33,7 +33,7 @@ from job_engine.sinks.kinds import Compaction, Draft, MicroBatch, Result, Sink
 from job_engine.sinks.table.settings import TableSink
 from job_engine.sinks.table.writing import Details, with_partitions
 from querylang.errors import InputError
-from querylang.printable import warn
+from querylang.printable import warn_once
 
 
 class Publishing(kinds.Publishing):
@@ -44,7 +44,7 @@ class Publishing(kinds.Publishing):
         refuse_missing_package()
         own: TableSink = sink.own
         for part in sorted({part.rpartition("/")[0] for part in parts if "/" in part}.intersection(parts)):
-            warn(
+            warn_once(
                 f"{sink.folder / part}: has the tables of instances in its folder, and VACUUM of it would remove"
                 " their files: give all instances a name, or say `layout: one` in a new job"
             )
