@@ -255,17 +255,17 @@ def publish_files(
     attempt = 0
     while attempt < ATTEMPTS:
         table = opened_to_write(path)
-        if table is not None and _has(table, transaction):
-            outage.over(_store_of(path))
-            _remove_others(path, files, transaction)
-            return False
         try:
             with delta_errors(path):
-                is_done = _tried(path, table, files, transaction, schema, partition_by)
+                is_there = table is not None and _has(table, transaction)
+                is_done = is_there is False and _tried(path, table, files, transaction, schema, partition_by)
         except ConnectionError as problem:
             outage.wait_for_store(problem)  # not an attempt: nobody was faster
             continue
         outage.over(_store_of(path))
+        if is_there:
+            _remove_others(path, files, transaction)
+            return False
         if is_done:
             return True
         sleep(any_length(0.05 * 2 ** min(attempt, 5)))  # writers that meet once shall not again
@@ -524,8 +524,16 @@ def _remove_others(path: Place, files: Sequence[DataFile], transaction: Transact
             (path / file.path).unlink(missing_ok=True)
 
 
-def _has(table: DeltaTable, transaction: Transaction) -> bool:
-    version = table.transaction_version(transaction.application)
+def _has(table: DeltaTable, transaction: Transaction) -> bool | None:
+    """Whether a table has a transaction; None = not known: another writer has shortened its log since it was opened."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        version = table.transaction_version(transaction.application)
+    except DeltaError as error:
+        if "not found" not in str(error).lower():
+            raise
+        return None
     return version is not None and version >= transaction.version
 
 

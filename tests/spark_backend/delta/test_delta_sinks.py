@@ -15,7 +15,7 @@ from job_engine import delta_publishing
 from job_engine.delta_log import read_commit
 from job_engine.delta_publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
 from job_engine.errors import RETRY, Outage
-from job_engine.place import place_of
+from job_engine.place import Place, place_of
 from job_engine.sinks.folder.publishing import PUBLISHING as FILES
 from job_engine.sinks.kinds import MicroBatch, Sink
 from job_engine.sinks.table.writing import WRITING
@@ -60,6 +60,26 @@ def test_a_micro_batch_that_is_repeated_changes_nothing(tmp_path: Path) -> None:
     assert names(own) == ["a0", "a1"]
     assert table(own).version() == 1
     assert len(list(own.folder.rglob("*.parquet"))) == 2
+
+
+def test_a_table_whose_log_is_shortened_meanwhile_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, opened, others = sink(tmp_path), delta_publishing.opened_to_write, list[int]()
+    for batch in (0, 1):
+        write(own, batch, rows(f"a{batch}"), identity=OTHERS)
+
+    def and_shortened(path: Place) -> DeltaTable | None:
+        found = opened(path)
+        if not others:
+            others.append(1)
+            table(own).create_checkpoint()
+            (own.folder / "Q" / "_delta_log" / f"{0:020d}.json").unlink()
+        return found
+
+    monkeypatch.setattr(delta_publishing, "opened_to_write", and_shortened)
+    write(own, 0, rows("b"))
+    assert names(own) == ["a0", "a1", "b"]
 
 
 def test_files_of_a_killed_attempt_are_removed_and_committed_ones_stay(tmp_path: Path) -> None:
