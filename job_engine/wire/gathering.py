@@ -8,7 +8,7 @@ is in the group of its own key, and what they route goes from bucket to bucket w
 Not every driver can do that. Where it cannot, all records of the component go to one bucket.
 
 A query keeps its group: its state is found there. So a query that begins later comes into the group
-of those that it feeds or is fed by, or is refused.
+of those that it feeds or is fed by, crosses with them, or is refused.
 """
 
 from __future__ import annotations
@@ -61,10 +61,17 @@ def crossing_name(query: QueryPlan, sources: Sequence[ClockSource]) -> GroupName
     return identity, is_shared, across_keys(sources)[2]
 
 
-def crossing_queries(queries: Sequence[QueryPlan], names: Mapping[str, GroupName]) -> list[QueryPlan]:
-    """The queries that feed each other, or are fed, between groups; `names`: of these, by title."""
-    found = (members for members in _components(queries) if not names[members[0].title][0].startswith(CHAINS))
-    return [query for members in found for query in members]
+def crossing_queries(
+    queries: Sequence[QueryPlan], names: Mapping[str, GroupName], events: Sequence[EventType]
+) -> list[QueryPlan]:
+    """The queries that feed each other, or are fed, across keys; `names`: of their groups, by title."""
+    components = ((members, {names[query.title] for query in members}) for members in _components(queries))
+    return [query for members, own in components if not _is_one_chain(members, own, events) for query in members]
+
+
+def _is_one_chain(members: Sequence[QueryPlan], names: Collection[GroupName], events: Sequence[EventType]) -> bool:
+    """Whether queries that feed each other meet in a group that was made for that; `names`: of their groups."""
+    return next(iter(names))[0].startswith(CHAINS) and _are_together(members, names, events)
 
 
 def gathered_anew(plan: Plan, sources: Sequence[ClockSource], *, crosses: bool = False) -> Gathered:
@@ -92,8 +99,8 @@ def gathered_behind(
     found = {query.title: known[query.title] for query in plan.queries if query.title in known}
     for members in _components(plan.queries):
         groups = dict.fromkeys(known[query.title] for query in members if query.title in known)
-        if crosses and _cross(members, known, plan.events, sources):
-            found |= {query.title: crossing_name(query, sources) for query in members}
+        if crosses and _cross(members, known, (*plan.queries, *others), plan.events, sources):
+            found |= {query.title: known.get(query.title) or crossing_name(query, sources) for query in members}
             continue
         if len(groups) > 1:
             raise InputError(_apart(members, "their states are in different buckets"))
@@ -145,15 +152,33 @@ def _are_together(members: Sequence[QueryPlan], names: Collection[GroupName], ev
 def _cross(
     members: Sequence[QueryPlan],
     known: Mapping[str, GroupName],
+    queries: Sequence[QueryPlan],
     events: Sequence[EventType],
     sources: Sequence[ClockSource],
 ) -> bool:
-    """Whether queries that feed each other cross: those whose state there is have to do so already,
-    and others do where their keys differ."""
-    states = [(known[query.title], query) for query in members if query.title in known]
-    if not states:
+    """Whether queries that feed each other cross: where their keys differ.
+
+    Those whose state there is have to be in groups with the clock of all that cross.
+
+    known, queries: as of `gathered_behind`, with those that have ended
+    """
+    names = {known[query.title] for query in members if query.title in known}
+    if not names:
         return _common_keys(members) is None or not _meet(members, events)
-    return all(name == crossing_name(query, sources) for name, query in states)
+    if _is_one_chain(members, names, events):
+        return False
+    return all(_can_cross(query, known, queries, sources) for query in members if query.title in known)
+
+
+def _can_cross(
+    query: QueryPlan, known: Mapping[str, GroupName], queries: Sequence[QueryPlan], sources: Sequence[ClockSource]
+) -> bool:
+    """Whether a query is in the group of its own key, or in that of a chain along it, with the clock of all that cross."""
+    name = known[query.title]
+    if name[1] or not name[0].startswith(CHAINS):
+        return name == crossing_name(query, sources)
+    others = (other for other in queries if known.get(other.title) == name)
+    return name[2] == across_keys(sources)[2] and _common_keys([query, *others]) is not None
 
 
 def _apart(members: Sequence[QueryPlan], reason: str) -> str:

@@ -294,7 +294,8 @@ class Routing:
     def of(groups: Sequence[PartitionGroup]) -> Routing:
         """That of the queries of these groups."""
         names = {query.title: group.name for group in groups for query in group.plan.queries}
-        crossing = gathering.crossing_queries([query for group in groups for query in group.plan.queries], names)
+        queries = [query for group in groups for query in group.plan.queries]
+        crossing = gathering.crossing_queries(queries, names, groups[0].plan.events if groups else ())
         titles = {query.title for query in crossing}
         own = [(group, [query for query in group.plan.queries if query.title in titles]) for group in groups]
         numbers = event_numbers(groups[0].plan) if groups else {}

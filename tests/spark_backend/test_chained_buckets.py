@@ -177,6 +177,18 @@ CROSSING = {
     "across keys, made": (FIRST, [deployed(ACROSS), deployed(SECOND), deployed(THIRD)]),
     "across keys, elsewhere": (FIRST + ACROSS, [replaced(ELSEWHERE), deployed(SECOND), 'UndeployQuery("P")']),
     "across keys, joined": (FIRST + THIRD, [deployed(SECOND), replaced(ELSEWHERE)]),
+    "along one key, and one across": (
+        FIRST + SECOND,
+        [deployed(ACROSS), deployed(THIRD), replaced(LONGER), 'UndeployQuery("S")', deployed(ACROSS)],
+    ),
+    "along one key, then elsewhere": (
+        FIRST + SECOND + THIRD,
+        [replaced(ELSEWHERE), replaced(SECOND), 'UndeployQuery("R")', deployed(ACROSS)],
+    ),
+    "along one key, elsewhere and back": (
+        FIRST + SECOND + THIRD + ACROSS,
+        ['UndeployQuery("S")', replaced(ELSEWHERE), replaced(FIRST), deployed(ACROSS)],
+    ),
 }
 """Changes that are refused where nothing crosses."""
 
