@@ -399,7 +399,8 @@ def program_svg(queries: Sequence[QueryPlan]) -> str:
     """The picture of which queries feed which; others are left out."""
     hops = routes_between(queries)
     fed = dict.fromkeys(name for source, target, _ in hops for name in (source, target))
-    boxes = _query_places({name: level for name, level in levels(queries).items() if name in fed}, hops)
+    level_of = levels(queries)
+    boxes = _query_places({query.name: level_of[query.title] for query in queries if query.name in fed}, hops)
     left, top = -MARGIN, min(box.y for box in boxes.values()) - HEIGHT - MARGIN
     width = max(box.x + box.width / 2 for box in boxes.values()) - left + MARGIN
     height = max(box.y for box in boxes.values()) + HEIGHT + MARGIN - top

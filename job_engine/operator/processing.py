@@ -224,7 +224,7 @@ class _Work:
         routing: of the stage
         """
         routing = routing if routing is not None and group.number in routing.groups else None
-        crosses = routing is not None and any(query.name in routing.crossing.levels for query in group.plan.queries)
+        crosses = routing is not None and any(query.title in routing.crossing.levels for query in group.plan.queries)
         engine.cross(routing.crossing if routing is not None and crosses else None)
         given: list[Results] = []
         turn = self.turns[group.number]

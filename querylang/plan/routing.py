@@ -257,17 +257,24 @@ def in_order(edges: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def levels(queries: Sequence[QueryPlan]) -> dict[str, int]:
-    """By a query's name, how many routes lead to it one after the other, at most.
+    """By a query's title, how many routes lead to it one after the other, at most.
+
+    Not by its name: while a text hands over, there are two of one name, which may take other types.
 
     Raises ValueError if queries feed each other in a circle: no checked plan has them.
     """
     edges = receivers(queries)
-    ordered, found = in_order(edges), dict.fromkeys(edges, 0)
+    ordered = in_order(edges)
     if len(ordered) < len(edges):
         raise ValueError("queries feed each other in a circle")
-    for name in ordered:
-        for target in edges[name]:
-            found[target] = max(found[target], found[name] + 1)
+    by_name: dict[str, list[QueryPlan]] = {}
+    for query in queries:
+        by_name.setdefault(query.name, []).append(query)
+    found, of_event = dict[str, int](), dict[str, int]()
+    for query in (query for name in ordered for query in by_name[name]):
+        level = max((of_event.get(event, 0) for event in taken_types(query)), default=0)
+        found[query.title] = level
+        of_event |= {event: max(of_event.get(event, 0), level + 1) for event in query.routes}
     return found
 
 

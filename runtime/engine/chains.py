@@ -38,7 +38,7 @@ from runtime.results.outputs import Routed
 class Crossing:
     """Queries that feed each other in several engines, which work in rounds: a level in each.
 
-    levels: by a query's name, how many routes lead to it one after the other, at most; of those
+    levels: by a query's title, how many routes lead to it one after the other, at most; of those
         that feed others, or are fed
     taken: the event types that some of them take
     """
@@ -154,7 +154,7 @@ class Chains:
 
     def level(self, members: Sequence[QueryRunner]) -> int:
         """The level of queries that share an admission; of those without a chain 0."""
-        return max(self._levels.get(runner.query.name, 0) for runner in members)
+        return max(self._levels.get(runner.query.title, 0) for runner in members)
 
     @property
     def exchanges(self) -> int:
