@@ -525,7 +525,7 @@ def _remove_others(path: Place, files: Sequence[DataFile], transaction: Transact
 
 
 def _has(table: DeltaTable, transaction: Transaction) -> bool | None:
-    """Whether a table has a transaction; None = not known: another writer has shortened its log since it was opened."""
+    """Whether a table has a transaction; None = its log was shortened since it was opened."""
     from deltalake.exceptions import DeltaError
 
     try:

@@ -129,7 +129,7 @@ def warn(text: str, fields: Mapping[str, object] | None = None) -> None:
 
 
 def warn_once(text: str) -> None:
-    """As `warn`, but not what this process has logged already: a job looks at its sinks at each change."""
+    """As `warn`, but once in a process: a job looks at its sinks at each change."""
     if text not in _warned:
         _warned.add(text)
         warn(text)

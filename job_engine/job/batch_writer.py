@@ -105,7 +105,7 @@ class FirstRecords:
 
 @dataclass(frozen=True, slots=True)
 class _First:
-    """Of the first records of a source, how many a query has received, and how many were too late."""
+    """Of the first records of a source, how many a query received, and how many were too late."""
 
     received: int
     late: int

@@ -64,13 +64,19 @@ def crossing_name(query: QueryPlan, sources: Sequence[ClockSource]) -> GroupName
 def crossing_queries(
     queries: Sequence[QueryPlan], names: Mapping[str, GroupName], events: Sequence[EventType]
 ) -> list[QueryPlan]:
-    """The queries that feed each other, or are fed, across keys; `names`: of their groups, by title."""
+    """The queries that feed each other, or are fed, across keys.
+
+    names: of their groups, by title
+    """
     components = ((members, {names[query.title] for query in members}) for members in _components(queries))
     return [query for members, own in components if not _is_one_chain(members, own, events) for query in members]
 
 
 def _is_one_chain(members: Sequence[QueryPlan], names: Collection[GroupName], events: Sequence[EventType]) -> bool:
-    """Whether queries that feed each other meet in a group that was made for that; `names`: of their groups."""
+    """Whether queries that feed each other meet in a group that was made for that.
+
+    names: of their groups
+    """
     return next(iter(names))[0].startswith(CHAINS) and _are_together(members, names, events)
 
 
@@ -173,7 +179,7 @@ def _cross(
 def _can_cross(
     query: QueryPlan, known: Mapping[str, GroupName], queries: Sequence[QueryPlan], sources: Sequence[ClockSource]
 ) -> bool:
-    """Whether a query is in the group of its own key, or in that of a chain along it, with the clock of all that cross."""
+    """Whether the group of a query has the clock of all that cross, and its own key."""
     name = known[query.title]
     if name[1] or not name[0].startswith(CHAINS):
         return name == crossing_name(query, sources)

@@ -416,7 +416,7 @@ MISTAKES = (
     Mistake("table", _VERSIONS, "        if not reading.changes:\n", "        if True:\n", jobs="DELTA"),
     Mistake("table", _VERSIONS, "        if not self._accepts_loss:\n", "        if False:\n", jobs="DELTA"),
     Mistake("table", _DATA, "                yield from self._lost(file, path)\n", "", jobs="DELTA"),
-    Mistake("table", _COMMITS, "if table is not None and _has(table, transaction):", "if False:", jobs="DELTA"),
+    Mistake("table", _COMMITS, "table is not None and _has(table, transaction)", "False", jobs="DELTA"),
     Mistake("table", _COMMITS, "version >= transaction.version", "version > transaction.version", jobs="DELTA"),
     Mistake("table", _COMMITS, "        sync(path / LOG)\n", "", jobs="DELTA"),
     Mistake(
