@@ -207,15 +207,20 @@ def column_of_checkpoint(file: Place, name: str) -> Iterator[Any]:
 def remove_part_of_checkpoint(table: LocalPath) -> bool:
     """Remove the newest checkpoint if a power cut has left a part of it, and commits say the same.
 
-    Gives whether there was one.
+    Of one that is missing the part is its name in `_last_checkpoint`. Gives whether there was one.
     """
     version, files = checkpoint_files(table)
-    before, _ = checkpoint_files(table, version - 1)
-    is_needed = not {*range(before + 1, version + 1)} <= {*commits(table)}
-    is_missing = version < (last_checkpoint(table) or -1)
-    if is_needed or not (is_missing or any(map(_is_part, files))):
+    newest = last_checkpoint(table) or -1
+    if version < newest:
+        told, parts = range(version + 1, newest + 1), list[Place]()
+    elif any(map(_is_part, files)):
+        before, _ = checkpoint_files(table, version - 1)
+        told, parts = range(before + 1, version + 1), files
+    else:
         return False
-    for file in (table / LOG / LAST_CHECKPOINT, *([] if is_missing else files)):
+    if not {*told} <= {*commits(table)}:
+        return False
+    for file in (table / LOG / LAST_CHECKPOINT, *parts):
         file.unlink(missing_ok=True)
         sync(table / LOG)
     return True
@@ -278,12 +283,12 @@ def identity_of(name: str) -> str | None:
 
 def transactions(table: Place) -> dict[str, int]:
     """The last version of each application. A part of a checkpoint is removed, as above."""
-    try:
-        return _transactions(table)
-    except DamagedJson:
-        if isinstance(table, RemotePath) or not remove_part_of_checkpoint(table):
-            raise
-        return _transactions(table)
+    while True:
+        try:
+            return _transactions(table)
+        except DamagedJson:
+            if isinstance(table, RemotePath) or not remove_part_of_checkpoint(table):
+                raise
 
 
 def _transactions(table: Place) -> dict[str, int]:

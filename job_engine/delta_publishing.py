@@ -431,12 +431,12 @@ def _shorten_log(path: Place, settings: Mapping[str, str]) -> None:
 
 def opened_to_write(path: Place) -> DeltaTable | None:
     """As `open_table`, without a checkpoint of the log that a power cut has left as a part."""
-    try:
-        return open_table(path)
-    except InputError:
-        if isinstance(path, RemotePath) or not remove_part_of_checkpoint(path):
-            raise
-        return open_table(path)
+    while True:
+        try:
+            return open_table(path)
+        except InputError:
+            if isinstance(path, RemotePath) or not remove_part_of_checkpoint(path):
+                raise
 
 
 # In stores, what the package writes appears whole, and survives.

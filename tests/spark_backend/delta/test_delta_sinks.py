@@ -372,6 +372,26 @@ def test_a_part_of_a_checkpoint_of_the_log_is_removed(tmp_path: Path, monkeypatc
     assert names(own) == ["a0", "a1", "a2"]
 
 
+@pytest.mark.parametrize("is_part", [False, True])
+def test_a_checkpoint_that_is_only_named_is_not_looked_for(tmp_path: Path, is_part: bool) -> None:
+    """A power cut has left its name; the one before it, behind commits that were removed, may be a part, too."""
+    own = sink(tmp_path)
+    for batch in range(3):
+        write(own, batch, rows(f"a{batch}"))
+        if batch:
+            table(own).create_checkpoint()
+    older, newer = sorted((own.folder / "Q" / "_delta_log").glob("*.checkpoint.parquet"))
+    newer.unlink()
+    if is_part:
+        older.write_bytes(older.read_bytes()[:100])
+    else:
+        (older.parent / f"{0:020d}.json").unlink()
+    assert not refusal(own)
+    write(own, 3, rows("a3"))
+    assert names(own) == ["a0", "a1", "a2", "a3"]
+    assert older.exists() is not is_part
+
+
 def test_a_damaged_checkpoint_stays_where_nothing_else_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
