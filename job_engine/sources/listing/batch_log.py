@@ -130,6 +130,18 @@ def committed_manifest(checkpoint: Place) -> int:
     return _last_of(_batches(files.commits) & _batches(files.offsets), files)
 
 
+def keep_committed(checkpoint: Place) -> None:
+    """Let commits that are seen survive a power cut, before what they make needless may go.
+
+    Spark does not wait for its log, and one who writes it otherwise may have failed in between.
+    """
+    commits = driver_files(checkpoint).commits
+    newest = max(_batches(commits), default=None)
+    if newest is not None:
+        for place in (commits / str(newest), commits):
+            sync(place)
+
+
 def batches_of(checkpoint: Place) -> Batches:
     """How far the job of a checkpoint is."""
     files = driver_files(checkpoint)

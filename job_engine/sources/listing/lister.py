@@ -121,6 +121,7 @@ class InputPlanner:
         self._next: Manifest | None = None
         self._unrecorded: Manifest | None = None
         self._made: set[int] = set()
+        self._settled = 0
         self._has_fixed_end = False
         self._has_ended = False
         self._has_started = run.at_start is None
@@ -230,9 +231,14 @@ class InputPlanner:
 
     def _settle(self, read: ReadList) -> None:
         """Let happen what happens to what was read, once that is committed."""
+        if not any(kind.planner.settles for kind in self._kinds):
+            return
+        committed = min(batch_log.committed_manifest(self._checkpoint), read.number)
+        if committed > self._settled:
+            batch_log.keep_committed(self._checkpoint)
+            self._settled = committed
         for kind in self._kinds:
             if kind.planner.settles:
-                committed = min(batch_log.committed_manifest(self._checkpoint), read.number)
                 kind.planner.settle(read.memories(kind.formats), committed, self._report)
 
     def _report(self, cause: str, source: str, example: str) -> None:
