@@ -9,6 +9,9 @@ import atexit
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
+from os import register_at_fork
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import TypeVar
 
@@ -33,7 +36,7 @@ def in_background(do: Callable[[], object], name: str) -> Thread:
 
 
 def begun(ask: Callable[[], Found], name: str) -> Future[Found]:
-    """A call in a thread of its own, and what it will give."""
+    """A call in another thread, and what it will give."""
     found: Future[Found] = Future()
 
     def run() -> None:
@@ -42,8 +45,34 @@ def begun(ask: Callable[[], Found], name: str) -> Future[Found]:
         except BaseException as error:  # noqa: BLE001  raised where the result is wanted
             found.set_exception(error)
 
-    in_background(run, name)
+    in_kept_thread(run, name)
     return found
+
+
+_idle: list[SimpleQueue[Callable[[], object]]] = []
+"""By thread that has done what it had to: where it waits for more."""
+
+register_at_fork(after_in_child=_idle.clear)  # a child has none of these threads
+
+
+def in_kept_thread(do: Callable[[], object], name: str) -> None:
+    """Let a thread do this that was started for an earlier call and waits, or else a new one.
+
+    Whoever starts a thread waits until it runs, for milliseconds where all cores work. `do` must
+    not raise.
+    """
+    try:
+        calls = _idle.pop()
+    except IndexError:
+        calls = SimpleQueue()
+        in_background(partial(_do_what_comes, calls), name)
+    calls.put(do)
+
+
+def _do_what_comes(calls: SimpleQueue[Callable[[], object]]) -> None:
+    while True:
+        calls.get()()
+        _idle.append(calls)
 
 
 def within(seconds: float, ask: Callable[[], Found], name: str) -> Found:

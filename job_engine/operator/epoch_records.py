@@ -17,11 +17,9 @@ from querylang.plan.model import Plan
 from runtime.columns.arrivals import Arrivals, as_known, come_before
 from runtime.engine import Engine
 from runtime.instants import EARLIEST, NEVER, NO_TIME
-from runtime.results.ledger import Account, ledger_table
+from runtime.results.ledger import ledger_table
 from runtime.results.outputs import change_rows
-from runtime.results.schemas import Results
-
-NO_LEDGER = ledger_table(Account())
+from runtime.results.schemas import NO_LEDGER, Results
 
 
 @dataclass(frozen=True, slots=True)

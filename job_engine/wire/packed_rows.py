@@ -42,7 +42,7 @@ from runtime.instants import NO_TIME
 from runtime.json_reader import DamagedJson, json_of_text
 from runtime.json_shapes import Count
 from runtime.results.ledger import RECEIVED, Account, ledger_table
-from runtime.results.schemas import LEDGER_SCHEMA
+from runtime.results.schemas import LEDGER_SCHEMA, NO_LEDGER
 
 # A JSON header and byte strings in one versioned binary value: packed rows and saved state.
 #
@@ -390,7 +390,7 @@ def unpack_row(data: bytes, plan: Plan) -> BucketInput:
         GroupRecords(group, is_copy, source, rank, Arrivals(from_bytes(part, schema)), group == refusing)
         for (group, is_copy), part in zip(header["records"], parts, strict=True)
     )
-    ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA)
+    ledger = pa.Table.from_pylist(header["ledger"], schema=LEDGER_SCHEMA) if header["ledger"] else NO_LEDGER
     signal = None if header["signal"] is None else Signal(header["signal"])
     progress = tuple(map(SourceProgress.of_plain, header["progress"]))
     reports = tuple(Report(*item) for item in header.get("reports", ()))

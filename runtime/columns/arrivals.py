@@ -165,10 +165,13 @@ class Arrivals:
     @staticmethod
     def concat(parts: Sequence[Arrivals]) -> Arrivals:
         """All records of all parts; a column that a part lacks is null there."""
+        whole = [part.table for part in parts if len(part)] or [part.table for part in parts[:1]]
+        if len(whole) == 1 and all(part.table.schema.equals(whole[0].schema) for part in parts):
+            return Arrivals(_in_one_chunk(whole[0]))  # the others add neither records nor columns
         table = pa.concat_tables([part.table for part in parts], promote_options="default")
         if table.num_rows == max((len(part) for part in parts), default=0):  # the others add columns
             table = pa.table([_without_empty_chunks(column) for column in table.columns], schema=table.schema)
-        return Arrivals(table.unify_dictionaries().combine_chunks())
+        return Arrivals(_in_one_chunk(table))
 
     def take(self, rows: NDArray[np.int64]) -> Arrivals:
         """The records with these indexes, in this order."""
@@ -199,6 +202,12 @@ class Arrivals:
 @made_once
 def _no_arrivals(plan: Plan) -> Arrivals:
     return Arrivals(arrivals_schema(plan).empty_table())
+
+
+def _in_one_chunk(table: pa.Table) -> pa.Table:
+    if all(column.num_chunks == 1 for column in table.itercolumns()):
+        return table
+    return table.unify_dictionaries().combine_chunks()
 
 
 def _without_empty_chunks(column: pa.ChunkedArray) -> pa.ChunkedArray:

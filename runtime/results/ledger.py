@@ -19,7 +19,7 @@ from querylang.plan.model import EDITION, public_title
 from runtime.admission import ADMITTED, Group, Outcome
 from runtime.column_types import has_column, one_chunk
 from runtime.columns.rows import counts_of
-from runtime.results.schemas import LEDGER_SCHEMA
+from runtime.results.schemas import LEDGER_SCHEMA, NO_LEDGER
 
 RECEIVED = "received"
 """The word for the sum of all outcomes."""
@@ -95,9 +95,6 @@ def count_pending(query: str, events: pa.Table, change: int, outcome: Outcome = 
     return account
 
 
-_NO_LEDGER = LEDGER_SCHEMA.empty_table()
-
-
 def ledger_table(account: Account) -> pa.Table:
     """The account as a table without zeros, by query, source, then the order of words.
 
@@ -110,7 +107,7 @@ def ledger_table(account: Account) -> pa.Table:
         account = joined
     rows = sorted((query, source, _ORDER[word], count) for (query, source, word), count in account.items() if count)
     if not rows:
-        return _NO_LEDGER
+        return NO_LEDGER
     queries, sources, order, counts = zip(*rows, strict=True)
     return pa.table([queries, sources, [_IN_ORDER[place] for place in order], counts], schema=LEDGER_SCHEMA)
 

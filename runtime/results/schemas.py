@@ -227,6 +227,15 @@ ADJUSTED_SCHEMA = pa.schema(
 """One row per adjusted record; `time`: the time that it has now, µs."""
 
 
+# Tables of results without rows, made once: an Arrow table costs time even if it is empty.
+
+NO_OUTPUTS = OUTPUT_SCHEMA.empty_table()
+
+NO_ADJUSTED = ADJUSTED_SCHEMA.empty_table()
+
+NO_LEDGER = LEDGER_SCHEMA.empty_table()
+
+
 @dataclass(frozen=True, slots=True)
 class Results:
     """The results of one `Engine.process`.
@@ -245,19 +254,13 @@ class Results:
     """
 
     matches: dict[str, pa.Table] = field(default_factory=dict)
-    outputs: pa.Table = field(default_factory=OUTPUT_SCHEMA.empty_table)
+    outputs: pa.Table = field(default_factory=lambda: NO_OUTPUTS)
     discarded: pa.Table | None = None
-    ledger: pa.Table = field(default_factory=LEDGER_SCHEMA.empty_table)
-    adjusted: pa.Table = field(default_factory=ADJUSTED_SCHEMA.empty_table)
+    ledger: pa.Table = field(default_factory=lambda: NO_LEDGER)
+    adjusted: pa.Table = field(default_factory=lambda: NO_ADJUSTED)
     found: dict[str, FindsMatches] = field(default_factory=dict)
     routed: pa.Table | None = None
 
-
-# Tables of results without rows, made once: an Arrow table costs time even if it is empty.
-
-NO_OUTPUTS = OUTPUT_SCHEMA.empty_table()
-
-NO_ADJUSTED = ADJUSTED_SCHEMA.empty_table()
 
 _DISCARDS: dict[int, tuple[Plan, pa.Table]] = {}
 """By the identity of a plan, which is kept beside."""

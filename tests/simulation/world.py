@@ -203,6 +203,7 @@ class World:
             for module, name, value in (
                 (clock, "time", Clock(self.scheduler)),
                 *((threads, name, kinds[name]) for name in ("Thread", "Event", "Future")),
+                (threads, "in_kept_thread", threads.in_background),  # each one is chosen as often as its weight says
                 (start, "Lock", kinds["Lock"]),
                 (chance, "uuid", SimpleNamespace(uuid4=lambda: UUID(int=self._names.getrandbits(128)))),
                 (chance, "random", self._names),
