@@ -364,9 +364,11 @@ def client_classes(broker: Broker) -> tuple[type[Any], type[Any], type[Any]]:
             def do() -> list[Message]:
                 return [message for place in self._next for message in self._messages(place, count)]
 
+            next_, told = dict(self._next), dict(self._told_ends)
             try:
                 return broker.called(timeout, do)
             except KafkaException as error:
+                self._next, self._told_ends = next_, told  # a client asks again for an answer that was lost
                 is_said = error.args[0].name() == "_TRANSPORT"
                 return [Message(None, 0, None, error.args[0])] if is_said else []
 
