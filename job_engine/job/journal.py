@@ -244,9 +244,17 @@ class Journal:
 
     def gathered_in(self, program: Program) -> Journal:
         """The same with the groups that queries have which have fed each other in version 6 of the
-        record, or have crossed before the checkpoint was moved; `program`: what the files say."""
+        record, or have crossed before the checkpoint was moved.
+
+        program: what the files say, with the groups that the record has: of those that were brought
+            together by a move, also once the queries that they crossed with have ended
+        """
         if self.gathered is not None and not program.crosses:
-            return replace(self, gathered=gathered_together(self.gathered, self.plans_and_heirs(), program.sources))
+            together = across_keys(program.sources)
+            known = dict(self.gathered) | {title: name for title, name in program.gathered or () if name == together}
+            return replace(
+                self, gathered=gathered_together(tuple(known.items()), self.plans_and_heirs(), program.sources)
+            )
         if self.gathered is not None or not program.gathered:
             return self
         titles = {query.title for epoch in self.epochs for query in epoch.plan.queries}

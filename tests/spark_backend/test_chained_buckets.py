@@ -211,7 +211,7 @@ def test_what_crosses_comes_into_one_bucket_behind_changes(name: str) -> None:
     was_gathered = set[bool]()
     for number in range(1, len(changes) + 1):
         apart = change_all(begun, changes[:number], crosses=True)
-        joined = change_all(begun, changes[:number], crosses=True, gathers=True)
+        joined = change_all(begun, changes[:number], crosses=True, gathers=number)
         assert joined.summary()[2] == apart.summary()[2]  # the ledger
         was_gathered.add(joined.program != apart.program)
     assert was_gathered == {True} or name not in CROSSING
@@ -236,8 +236,18 @@ def any_query(chance: random.Random, name: str) -> str:
     return f"query {name} {{ inputs {{ {inputs}}} find {first} as x -> {second} as y {where} {{ {block} }} }} "
 
 
-@pytest.mark.parametrize("seed", [83, 134, *range(6)])  # 83, 134: while a text hands over, another of its name is fed
-def test_chains_of_any_keys_that_change_at_will_give_what_a_replay_gives(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "gathers"),
+    [
+        *((seed, None) for seed in range(6)),
+        *((seed, 2) for seed in range(6, 9)),
+        (83, None),  # while a text hands over, another one of its name is fed
+        (134, None),
+        (8, 1),  # a query that had crossed with another one, which has ended since
+        (26, 4),
+    ],
+)
+def test_chains_of_any_keys_that_change_at_will_give_what_a_replay_gives(seed: int, gathers: int | None) -> None:
     chance = random.Random(seed)
     names = "PQRST"[: chance.choice((2, 3, 5))]
     begun = "".join(any_query(chance, name) for name in names[: chance.choice((1, 2, 3))])
@@ -245,21 +255,24 @@ def test_chains_of_any_keys_that_change_at_will_give_what_a_replay_gives(seed: i
     for _ in range(6):
         name, kind = chance.choice(names), chance.choice((deployed, replaced, replaced, None))
         changes.append(f'UndeployQuery("{name}")' if kind is None else kind(any_query(chance, name)))
-    change_all(begun, changes, crosses=True, refuses=("there is no query", "runs already", "must not feed each other"))
+    refuses = ["there is no query", "runs already", "must not feed each other"]
+    if gathers is not None:
+        refuses.append("begin with a new checkpoint")
+    change_all(begun, changes, crosses=True, gathers=gathers, refuses=refuses)
 
 
 def change_all(
-    begun: str, changes: list[str], *, crosses: bool, gathers: bool = False, refuses: Collection[str] = ()
+    begun: str, changes: list[str], *, crosses: bool, gathers: int | None = None, refuses: Collection[str] = ()
 ) -> Stream:
     """What a replay gives is given, too, by a job whose queries change between micro-batches.
 
-    gathers: behind the last change, all that crosses comes into one bucket
+    gathers: behind so many changes, all that crosses comes into one bucket
     refuses: reasons for which a change may be refused; it is left out then
     """
     chance, at, table = random.Random(begun), 0, list[Row]()
     job = ChainedJob(begun, buckets=3, crosses=crosses)
-    for text in [*changes, None]:
-        if text is None and gathers and job.stream.program.routing() is not None:
+    for number, text in enumerate([*changes, None]):
+        if number == gathers and job.stream.program.routing() is not None:
             job.gather(1 + len(changes) % 4)
         own = []
         for _ in range(60):

@@ -115,7 +115,8 @@ class ChainedJob:
         """What is wrong with a change; it is taken over as its file keeps it."""
         moment = moment_of_change(self.progress, None)
         taking = Taking(self.batch, moment, self.batch, with_all_routes, SOURCES, self.base.crosses)
-        journal = self.journal.settled(self.progress, self.batch).changed(asked_of_text(text), taking)
+        journal = self.journal.settled(self.progress, self.batch).gathered_in(self.base)
+        journal = journal.changed(asked_of_text(text), taking)
         self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))
         self.stream.program = self._program()
         return journal.taken[-1].errors
@@ -124,8 +125,9 @@ class ChainedJob:
         """Nothing crosses any more; so many buckets."""
         self.journal = replace(self.journal, gathered=self.journal.gathered or ())
         self.base = replace(self.base, crosses=False)
-        self.stream.gather(self._program(), buckets)
-        self.base = replace(self.base, buckets=buckets)
+        program = self._program()
+        self.stream.gather(program, buckets)
+        self.base = replace(self.base, buckets=buckets, gathered=program.gathered)
 
     def _program(self) -> Program:
         ahead = self.journal.handed_over(None, self.batch, with_all_routes)
