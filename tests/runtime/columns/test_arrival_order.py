@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import pyarrow as pa
 import pytest
 
 import querylang
@@ -41,3 +42,11 @@ def test_a_partition_may_be_any_integer() -> None:
 def test_tables_of_a_replay_come_in_the_order_in_which_they_were_given(order: tuple[str, str]) -> None:
     records = read_records([table(event, (1.0, 0, 1)) for event in order], PLAN)
     assert len(replay_records(PLAN, records).matches.get("Q", ())) == (order == ("A", "B"))
+
+
+def test_batches_of_which_one_has_records_are_that_one_if_the_others_have_the_same_columns() -> None:
+    (some,) = iter_arrivals(table("A", (1.0, 0, 1), (2.0, 0, 2)), PLAN, source="a", place=place_of(0))
+    none = Arrivals(some.table.slice(0, 0))
+    assert Arrivals.concat([none, some, none]).table is some.table
+    wider = Arrivals(none.table.append_column("more", pa.nulls(0, pa.string())))
+    assert Arrivals.concat([some, wider]).table.column("more").null_count == 2
