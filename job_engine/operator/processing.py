@@ -263,7 +263,7 @@ class _Work:
             place += 1
 
     def _is_past(self, next_: Stage, now: int | None, pieces: Pieces) -> bool:
-        if next_.begins == EARLIEST:  # before all records: also where only control events have come
+        if next_.begins == EARLIEST and self.flush:  # also where only control events have ever come
             return True
         if now is None or next_.begins is None:
             return False
