@@ -128,7 +128,7 @@ WAYS_OUT = {
         "job.checkpoint.locks job.prometheus local.fork_server local.pool local.worker sources.crash_marks stopping",
     ),
     "threads": (
-        "concurrent threading queue",
+        "concurrent threading queue os.register_at_fork",
         "threads",
     ),
     "chance": (
