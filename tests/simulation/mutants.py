@@ -259,8 +259,8 @@ MISTAKES = (
     Mistake(
         "belief",
         _CONSUMING,
-        '"isolation.level": "read_committed", "fetch',
-        '"isolation.level": "read_uncommitted", "fetch',
+        '"isolation.level": "read_committed",',
+        '"isolation.level": "read_uncommitted",',
     ),
     Mistake(
         "belief",

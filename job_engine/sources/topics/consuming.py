@@ -50,10 +50,17 @@ _SETTINGS = {
     **QUIET,
 }
 
-_DEFAULTS = {"group.id": "ensue", "isolation.level": "read_committed", "fetch.wait.max.ms": "5"}
+_DEFAULTS = {
+    "group.id": "ensue",
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": "5",
+    "fetch.queue.backoff.ms": "5",
+}
 """No group is joined and no offset is committed; the client wants a name anyway.
 
 The broker waits only behind the last message: where the end of a range is the end of a transaction.
+A client that has fetched as much as it may looks again at once: by itself it rests for a second,
+also where it has been given another range meanwhile.
 """
 
 _LAST_STAMP = LATEST // 1000
@@ -237,7 +244,6 @@ _FOLLOWING = {
     "fetch.wait.max.ms": "500",  # the broker answers as soon as there is a message
     "queued.min.messages": str(MOST_TAKEN),
     "queued.max.messages.kbytes": "16384",
-    "fetch.queue.backoff.ms": "5",
 }
 
 Partition = tuple[str, int]
