@@ -7,9 +7,9 @@ Imports are few, because the process that lists inputs has to start fast.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, TypeVar
 from urllib.parse import unquote
 
 from job_engine.durable_files import sync
@@ -33,6 +33,8 @@ from runtime.json_shapes import Count
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+
+Found = TypeVar("Found")
 
 LOG = "_delta_log"
 """The folder in a table that its log is in."""
@@ -210,8 +212,8 @@ def remove_part_of_checkpoint(table: LocalPath) -> bool:
     Of one that is missing the part is its name in `_last_checkpoint`. Gives whether there was one.
     """
     version, files = checkpoint_files(table)
-    newest = last_checkpoint(table) or -1
-    if version < newest:
+    newest = last_checkpoint(table)
+    if newest is not None and version < newest:
         told, parts = range(version + 1, newest + 1), list[Place]()
     elif any(map(_is_part, files)):
         before, _ = checkpoint_files(table, version - 1)
@@ -224,6 +226,19 @@ def remove_part_of_checkpoint(table: LocalPath) -> bool:
         file.unlink(missing_ok=True)
         sync(table / LOG)
     return True
+
+
+def without_part(table: Place, ask: Callable[[], Found], refused: type[Exception]) -> Found:
+    """What is asked of a table, without parts of checkpoints, which are removed as above.
+
+    refused: what `ask` raises of them
+    """
+    while True:
+        try:
+            return ask()
+        except refused:
+            if isinstance(table, RemotePath) or not remove_part_of_checkpoint(table):
+                raise
 
 
 def _is_part(file: Place) -> bool:
@@ -282,13 +297,8 @@ def identity_of(name: str) -> str | None:
 
 
 def transactions(table: Place) -> dict[str, int]:
-    """The last version of each application. A part of a checkpoint is removed, as above."""
-    while True:
-        try:
-            return _transactions(table)
-        except DamagedJson:
-            if isinstance(table, RemotePath) or not remove_part_of_checkpoint(table):
-                raise
+    """The last version of each application. A part of a checkpoint is removed."""
+    return without_part(table, lambda: _transactions(table), DamagedJson)
 
 
 def _transactions(table: Place) -> dict[str, int]:

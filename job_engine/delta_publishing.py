@@ -27,7 +27,7 @@ from job_engine.delta_log import (
     fields_of,
     fields_of_text,
     refuse_unwritable,
-    remove_part_of_checkpoint,
+    without_part,
 )
 from job_engine.delta_package import delta_errors, open_table, store_settings, table_uri
 from job_engine.durable_files import create_durably, make_folder, sync
@@ -431,12 +431,7 @@ def _shorten_log(path: Place, settings: Mapping[str, str]) -> None:
 
 def opened_to_write(path: Place) -> DeltaTable | None:
     """As `open_table`, without a checkpoint of the log that a power cut has left as a part."""
-    while True:
-        try:
-            return open_table(path)
-        except InputError:
-            if isinstance(path, RemotePath) or not remove_part_of_checkpoint(path):
-                raise
+    return without_part(path, lambda: open_table(path), InputError)
 
 
 # In stores, what the package writes appears whole, and survives.

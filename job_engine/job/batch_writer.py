@@ -94,10 +94,15 @@ class FirstRecords:
 
     def look_at(self, ledger: Ledger, changes: Ledger) -> None:
         """Look at the account of a job after a micro-batch; `changes`: of the ledger, in it."""
-        for query, name in sorted({(query, source) for query, source, _ in changes}):
+        first = (
+            name
+            for name in {(query, source) for query, source, _ in changes}
+            if ledger.get((*name, RECEIVED), 0) - changes.get((*name, RECEIVED), 0) < FIRST
+        )
+        for query, name in sorted(first):
             now, added = (_First.of(account, query, name) for account in (ledger, changes))
             then = _First(now.received - added.received, now.late - added.late, now.before_clock - added.before_clock)
-            is_new = then.received < FIRST and now.is_remarkable and not then.is_remarkable
+            is_new = now.is_remarkable and not then.is_remarkable
             if is_new and name in self._sources and name not in self._told:
                 self._told.add(name)
                 warn(_too_late(self._sources[name], now))

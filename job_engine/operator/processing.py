@@ -263,10 +263,10 @@ class _Work:
             place += 1
 
     def _is_past(self, next_: Stage, now: int | None, pieces: Pieces) -> bool:
-        if next_.begins == EARLIEST and self.flush:  # also where only control events have ever come
-            return True
-        if now is None or next_.begins is None:
+        if next_.begins is None:
             return False
+        if now is None:  # only control events have ever come
+            return self.flush and next_.begins == EARLIEST
         if pieces.have_begun(next_) or (self.flush and self.runs_all):
             return True
         return now > next_.begins or (self.flush and max(now, self.furthest) >= next_.begins)

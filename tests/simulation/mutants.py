@@ -435,8 +435,8 @@ MISTAKES = (
     ),
     Mistake(
         "table",
-        _COMMITS,
-        "if isinstance(path, RemotePath) or not remove_part_of_checkpoint(path):",
+        "job_engine/delta_log.py",
+        "if isinstance(table, RemotePath) or not remove_part_of_checkpoint(table):",
         "if True:",
         jobs="DELTA",
     ),

@@ -225,11 +225,8 @@ def any_query(chance: random.Random, name: str) -> str:
     """A query that takes one or two types by any key, and routes, with its key in any place, or prints."""
     first = chance.choice("ABC")
     second = chance.choice("ABC"[: "ABC".index(first) + 1])
-    inputs = "".join(
-        f"{event}() key {key} within {within}.0; "
-        for key, within in [(chance.choice("hhv"), chance.choice((9, 20, 30)))]
-        for event in dict.fromkeys((first, second))
-    )
+    key, within = chance.choice("hhv"), chance.choice((9, 20, 30))
+    inputs = "".join(f"{event}() key {key} within {within}.0; " for event in dict.fromkeys((first, second)))
     routed, values = chance.choice(ROUTED[first]), chance.choice(("x.h, y.v", "y.h, x.v", "x.v, y.h", "y.v, x.h"))
     block = f"route {routed}({values});" if routed else 'print x.h.toString() + " " + y.v.toString();'
     where = f"where y.v {chance.choice(('>', '<', '!='))} x.v"

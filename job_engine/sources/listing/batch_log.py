@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Annotated, NotRequired, TypedDict
 
 from job_engine.durable_files import JobFile, sync
-from job_engine.place import Place, names_in
+from job_engine.place import Place, RemotePath, names_in
 from job_engine.setting_keys import Engine
 from querylang.dataclass import dataclass
 from querylang.errors import InputError, is_passing
@@ -136,6 +136,8 @@ def keep_committed(checkpoint: Place) -> None:
     Spark does not wait for its log, and one who writes it otherwise may have failed in between.
     """
     commits = driver_files(checkpoint).commits
+    if isinstance(commits, RemotePath):  # what is seen there survives
+        return
     newest = max(_batches(commits), default=None)
     if newest is not None:
         for place in (commits / str(newest), commits):
