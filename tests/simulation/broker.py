@@ -67,7 +67,7 @@ class Stored:
 
 @dataclass(slots=True, eq=False)
 class Partition:
-    """A log; `first`: the least offset that retention has left, `gone`: what was before; `is_read`: by some reader.
+    """A log; `first`: the least offset that retention has left, `gone`: what was before.
 
     made: the world's time; -inf = before it began
     is_known: a job has it on record: before that it may begin where the log begins
@@ -80,7 +80,6 @@ class Partition:
     gone: list[Stored] = field(default_factory=list)
     first: int = 0
     end: int = 0
-    is_read: bool = False
     is_known: bool = False
     is_open: bool = False
     made: float = -inf
@@ -96,7 +95,7 @@ class Partition:
 
     def note_read(self, until: int) -> None:
         """A job has read its messages up to an offset."""
-        self.is_read = self.is_open = True
+        self.is_open = True
         self.read_to = max(self.read_to, until)
 
     @property

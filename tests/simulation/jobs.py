@@ -216,7 +216,7 @@ class Telling:
             if self._focus.random() < self._focused:
                 self._world.faults.focus(self._focus.choice(self._focuses))
             if self._expires:
-                note_known(self._world.broker, self._topics)
+                note_known(self._world.broker, self._topics, self._path)
             if self._others is not None:
                 self._others.note_known(self._path)
             self._accepts_loss = self._is_lossy and self._expiry.random() < (0.3 if self._expires else 0.5)

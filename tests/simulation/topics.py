@@ -10,7 +10,10 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 
+from job_engine.deployment_file import load_deployment
+from job_engine.sources.listing.manifests import what_was_read
 from job_engine.sources.topics.consuming import LISTED
+from querylang.errors import InputError
 from tests.simulation.broker import Broker, Fate, Partition, Transaction
 from tests.torture.answers import Answers, Control, control_tables, of_tables, place
 from tests.torture.chained import chained_records
@@ -119,10 +122,19 @@ def write_messages(chooser: random.Random, broker: Broker, source: Topic) -> Non
     source.files.append(("", rows))
 
 
-def note_known(broker: Broker, topics: list[Topic]) -> None:
-    """Between two lives: where a job has begun to read a partition stays on record for good."""
-    for partition in (partition for source in topics for partition in broker.topics[source.name]):
-        partition.is_known |= partition.is_read
+def note_known(broker: Broker, topics: list[Topic], deployment: Path) -> None:
+    """Between two lives: where a job has begun to read a partition stays on record for good.
+
+    That it has read messages says nothing: a micro-batch is read while it is put on record.
+    """
+    try:
+        read = what_was_read(load_deployment(deployment).checkpoint)
+    except InputError:
+        return
+    for source in topics:
+        for name, position in (read.of(source.name, "kafka").position or {}).items():
+            for number in position.begun or ():
+                broker.topics[name][number].is_known = True
 
 
 def note_ended(broker: Broker, topics: list[Topic]) -> None:
