@@ -30,7 +30,7 @@ from job_engine.delta_log import (
     without_part,
 )
 from job_engine.delta_package import delta_errors, open_table, store_settings, table_uri
-from job_engine.durable_files import create_durably, make_folder, sync
+from job_engine.durable_files import create_durably, make_folder, remove, sync
 from job_engine.errors import Outage
 from job_engine.local_path import LocalPath
 from job_engine.place import Place, RemotePath, retry_of
@@ -357,9 +357,9 @@ def take_out(path: Place, files: Sequence[Mapping[str, Any]], transaction: Trans
 
 
 def remove_draft(path: Place, application: str) -> None:
-    """Remove a commit that is not whole."""
+    """Remove a commit that is not whole; the other names in the log are on the disk then, too."""
     if not isinstance(path, RemotePath):  # a store has whole files only
-        (path / LOG / _draft_of(application)).unlink(missing_ok=True)
+        remove([path / LOG / _draft_of(application)])
 
 
 def _draft_of(application: str) -> str:
@@ -510,13 +510,10 @@ def _remove_others(path: Place, files: Sequence[DataFile], transaction: Transact
 
     A process that was killed may have made the commit without waiting for its name.
     """
-    if not isinstance(path, RemotePath):
-        sync(path / LOG)
-        remove_draft(path, transaction.application)
+    remove_draft(path, transaction.application)
     committed = committed_files(path, transaction.application, transaction.version)
-    for file in files if committed is not None else ():
-        if file.path not in (committed or ()):
-            (path / file.path).unlink(missing_ok=True)
+    if committed is not None:
+        remove([path / file.path for file in files if file.path not in committed])
 
 
 def _has(table: DeltaTable, transaction: Transaction) -> bool | None:

@@ -103,6 +103,18 @@ def rename(pairs: Sequence[tuple[Place, Place]]) -> None:
         in_threads(lambda pair: pair[0].replace(pair[1]), remote, AT_ONCE)
 
 
+def remove(files: Collection[Place]) -> None:
+    """Remove files, of which some may be missing; a power cut does not bring them back."""
+    local = [file for file in files if isinstance(file, Path)]
+    remote = [file for file in files if isinstance(file, RemotePath)]
+    for file in local:
+        file.unlink(missing_ok=True)
+    for folder in sorted({file.parent for file in local}):
+        sync(folder)
+    if remote:
+        in_threads(lambda file: file.unlink(missing_ok=True), remote, AT_ONCE)
+
+
 _ON_DISK: set[Path] = set()
 """Folders whose names this process has synced."""
 

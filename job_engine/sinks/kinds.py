@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from job_engine.durable_files import sync
+from job_engine.durable_files import remove
 from job_engine.place import Place, asked_again, place_of_plain, place_to_plain
 from querylang.dataclass import dataclass, fields, replace
 from querylang.errors import InputError
@@ -359,10 +359,7 @@ class Publishing(ABC):
 
     def remove(self, sink: Sink, files: Sequence[Place], identity: str, last: int) -> None:  # noqa: ARG002
         """Remove the files that `removable` has given; all of it is on the disk then."""
-        for file in files:
-            file.unlink(missing_ok=True)
-        for folder in dict.fromkeys(file.parent for file in files):
-            sync(folder)
+        remove(files)
 
     def has_unfinished(self, sink: Sink, identity: str) -> bool:  # noqa: ARG002
         """Whether a compaction of a checkpoint's results was interrupted."""

@@ -212,7 +212,8 @@ class Disk:
         try:
             self.call("sync", path, do)
         except OSError:
-            self._lost.add(found.st_ino)  # the system forgets what it could not write
+            if found.st_ino in self._old:
+                self._lost.add(found.st_ino)  # the system forgets what it could not write
             raise
 
     def fdopen(self, number: int, mode: str = "r", *given: Any, encoding: str | None = None, **more: Any) -> Any:

@@ -418,7 +418,7 @@ MISTAKES = (
     Mistake("table", _DATA, "                yield from self._lost(file, path)\n", "", jobs="DELTA"),
     Mistake("table", _COMMITS, "table is not None and _has(table, transaction)", "False", jobs="DELTA"),
     Mistake("table", _COMMITS, "version >= transaction.version", "version > transaction.version", jobs="DELTA"),
-    Mistake("table", _COMMITS, "        sync(path / LOG)\n", "", jobs="DELTA"),
+    Mistake("table", _COMMITS, "    remove_draft(path, transaction.application)\n", "", jobs="DELTA"),
     Mistake(
         "table",
         _DURABLE,
@@ -448,7 +448,7 @@ MISTAKES = (
         jobs="DELTA",
     ),
     Mistake(
-        "table", _TABLES, "removeprefix(begin) not in committed:", "removeprefix(begin) in committed:", jobs="DELTA"
+        "table", _TABLES, "removeprefix(begin) not in committed]", "removeprefix(begin) in committed]", jobs="DELTA"
     ),
     # objects of a store
     Mistake(

@@ -12,9 +12,9 @@ from typing import Annotated, BinaryIO, TypedDict
 import pyarrow as pa
 
 from job_engine.arrow_files import parquet_rows, parquet_writer
-from job_engine.durable_files import AT_ONCE, RESTORE, JobFile, complete, rename, sync
+from job_engine.durable_files import AT_ONCE, RESTORE, JobFile, complete, remove, rename
 from job_engine.local_path import temporary_folder
-from job_engine.place import Place, RemotePath, files_below, files_with_sizes, writable
+from job_engine.place import Place, files_below, files_with_sizes, writable
 from job_engine.sinks.kinds import Compacted, Compaction, Sink
 from job_engine.sinks.names import COMPACTING, FIRST_COMPACTED, RESULT_FILE
 from querylang.dataclass import dataclass
@@ -211,8 +211,7 @@ class Replacement:
         if self.draft.exists():
             rename([(self.draft, self.folder / self.new)])
         if (self.folder / self.new).exists():
-            _remove([self.folder / name for name in self.old])
-            sync(self.folder)
+            remove([self.folder / name for name in self.old])
         elif not all((self.folder / name).exists() for name in self.old):
             raise InputError(
                 f"{self._plan}: the file that it names is missing, and so are some that it replaces."
@@ -235,7 +234,7 @@ def interrupted(files: Collection[Place], identity: str) -> Iterator[Replacement
 def remove_drafts(files: Collection[Place], identity: str) -> None:
     """Remove what interrupted compactions of a checkpoint have written without a plan."""
     begin = f"{_BEGIN}{identity}-".lstrip(".")
-    _remove([file for file in files if file.name.lstrip(".").startswith(begin) and file.name.endswith(_DRAFT)])
+    remove([file for file in files if file.name.lstrip(".").startswith(begin) and file.name.endswith(_DRAFT)])
 
 
 _ResultName = Annotated[str, RESULT_FILE]
@@ -260,14 +259,6 @@ def _read(file: Place, identity: str) -> Replacement:
 
 def _plan_file(file: Place) -> JobFile[_Plan]:
     return JobFile(file, _Plan, RESTORE)
-
-
-def _remove(files: Sequence[Place]) -> None:
-    if any(isinstance(file, RemotePath) for file in files):
-        in_threads(lambda file: file.unlink(missing_ok=True), files, AT_ONCE)
-        return
-    for file in files:
-        file.unlink(missing_ok=True)
 
 
 # Compact the folders of a sink: choose files, merge them, replace them.

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from job_engine.delta_log import is_table
-from job_engine.durable_files import rename
+from job_engine.durable_files import remove, rename
 from job_engine.errors import writing_to
 from job_engine.place import Place, files_below, in_same_system, local_copy
 from job_engine.sinks import kinds
@@ -55,10 +55,12 @@ class Publishing(kinds.Publishing):
     def remove_leftovers(self, sink: Sink, batch: MicroBatch, written: Collection[str]) -> None:
         """Remove the micro-batch's files but those written now, and the checkpoint's drafts."""
         drafts = f".{batch.identity}-"
-        for file in list(files_below(sink.folder.resolve())):
+
+        def is_left(file: Place) -> bool:
             is_draft = file.name.startswith(drafts) and file.name.endswith(".draft")
-            if is_draft or (file.name.startswith(batch.name) and str(file) not in written):
-                file.unlink(missing_ok=True)
+            return is_draft or (file.name.startswith(batch.name) and str(file) not in written)
+
+        remove([*filter(is_left, files_below(sink.folder.resolve()))])
 
     def table_of_one_query(self, sink: Sink) -> Place | None:
         """A folder inside the sink's that has files of results."""

@@ -26,6 +26,7 @@ from job_engine.delta_publishing import (
     remove_draft,
     take_out,
 )
+from job_engine.durable_files import remove
 from job_engine.errors import writing_to
 from job_engine.place import Place, RemotePath, in_same_system
 from job_engine.sinks import kinds
@@ -104,9 +105,7 @@ class Publishing(kinds.Publishing):
             committed = delta_log.committed_files(table, application, batch.number)
             if committed is None:
                 continue
-            for file in left:
-                if str(file).removeprefix(begin) not in committed:
-                    file.unlink(missing_ok=True)
+            remove([file for file in left if str(file).removeprefix(begin) not in committed])
 
     def table_of_one_query(self, sink: Sink) -> Place | None:
         """A table inside the sink's folder."""
