@@ -97,7 +97,7 @@ def foretell(deployment: Deployment, change: FileChange, program: Program) -> Fo
     for text, at in (*changes, (files_text(change), None)):
         moment = moment_of_change(reached.progress, at)
         asked = asked_of_text(text, deployment.value_of)
-        journal = journal.changed(asked, how_taken(deployment, program, journal, moment, reached.batches.ended))
+        journal = journal.changed(asked, how_taken(deployment, program, journal, moment, reached))
     last = journal.taken[-1]
     if last.errors:
         raise InputError(f"{deployment.file}: {'; '.join(last.errors)}")

@@ -88,6 +88,7 @@ class Taking:
     moment: where it takes place, unless that is before the change before it
     batch: the last micro-batch before it
     finish: gives plans the settings of the job
+    epoch: the least number of an epoch that a bucket is in
     sources: of the job
     crosses: as of `Program`
     refuse_mixtures: raises InputError if matches have no place beside those of earlier plans
@@ -99,6 +100,7 @@ class Taking:
     finish: Finish
     sources: tuple[ClockSource, ...] = ()
     crosses: bool = False
+    epoch: int = 0
     refuse_mixtures: Callable[[Sequence[Plan], Plan], None] = _all_fit
 
 
@@ -285,16 +287,15 @@ class Journal:
 
     def changed(self, asked: Asked, taking: Taking) -> Journal:
         """The journal after one more change, which may be refused."""
-        taking = self._not_before_the_last(taking)
-        return _changed(self._up_to(taking), asked, taking)
+        before, taking = self._before(taking)
+        return _changed(before, asked, taking)
 
     def joined(self, asked: HistoryCommand, taking: Taking, folder: str) -> Journal:
         """The journal after queries were deployed that have run over the history.
 
         folder: the name of the folder with the states that buckets take over
         """
-        taking = self._not_before_the_last(taking)
-        before = self._up_to(taking)
+        before, taking = self._before(taking)
         running = before.running.plan().queries
         titles, names = {query.title for query in running}, {query.name for query in running}
         left = {name for epoch in before.epochs for name in epoch.names} - names
@@ -320,18 +321,24 @@ class Journal:
 
     def refused(self, reason: str, taking: Taking) -> Journal:
         """The journal after a change that cannot be done."""
-        before, place = self._up_to(taking), taking.moment.place
+        before, taking = self._before(taking)
+        place = taking.moment.place
         notice = Notice(before.next_notice, place, (Outcome("error", "", "", reason),))
         return replace(before, taken=(*before.taken, Taken(taking.command, place, taking.batch, notice)))
 
-    def _not_before_the_last(self, taking: Taking) -> Taking:
-        """The same with a moment that follows the last change, which may wait for its time."""
-        last, moment = self.epochs[-1].begins, taking.moment
-        return taking if last is None else replace(taking, moment=replace(moment, place=max(moment.place, last)))
+    def _before(self, taking: Taking) -> tuple[Journal, Taking]:
+        """The journal at the moment of a change, before it, and the change at this moment.
 
-    def _up_to(self, taking: Taking) -> Journal:
-        """The journal at the moment of a change, before it."""
-        return self.handed_over(taking.moment.place, taking.batch, taking.finish)
+        It follows the last one, which may wait for its time, and what a flush has ended before its
+        time.
+        """
+        journal, moment = self, taking.moment
+        while journal.epochs[-1].number < taking.epoch and (done := journal.running.next_done()) is not None:
+            journal = journal.handed_over(done, taking.batch, taking.finish)
+        last = journal.epochs[-1].begins
+        place = moment.place if last is None else max(moment.place, last)
+        taking = replace(taking, moment=replace(moment, place=place))
+        return journal.handed_over(place, taking.batch, taking.finish), taking
 
     @property
     def next_notice(self) -> int:

@@ -105,16 +105,23 @@ def reached_journal(deployment: Deployment, reached: Reached | None = None) -> J
 
 
 def how_taken(
-    deployment: Deployment, program: Program, journal: Journal, moment: Moment, batch: int, command: int = 0
+    deployment: Deployment, program: Program, journal: Journal, moment: Moment, reached: Reached, command: int = 0
 ) -> Taking:
-    """How a change of a job is taken behind micro-batch `batch`.
+    """How a change of a job is taken behind its last micro-batch.
 
     program: what the files say
     command: as of `Taking`; 0 = it is only foretold
     """
     finish = finishing(deployment, feeds=program.feeds and journal.is_fed)
     return Taking(
-        command, moment, batch, finish, program.sources, program.crosses, partial(refuse_mixtures, deployment)
+        command,
+        moment,
+        reached.batches.ended,
+        finish,
+        program.sources,
+        program.crosses,
+        reached.progress.epoch,
+        partial(refuse_mixtures, deployment),
     )
 
 

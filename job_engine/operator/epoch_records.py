@@ -163,8 +163,7 @@ def new_notices(
     def is_due(notice: Notice) -> bool:
         if notice.place == EARLIEST and begin is None and not has_ended:
             return False
-        is_by_time = all(outcome.kind == "handed_over" for outcome in notice.outcomes)
-        return notice.epoch <= epoch or (has_ended and is_by_time)
+        return notice.epoch <= epoch
 
     left = (notice for notice in program.notices if notice.number > reported)
     new = list(takewhile(is_due, left))

@@ -265,11 +265,13 @@ class _Work:
     def _is_past(self, next_: Stage, now: int | None, pieces: Pieces) -> bool:
         if next_.begins is None:
             return False
+        if self.flush and (self.runs_all or next_.number in self.visit.program.handovers):
+            return True
         if now is None:  # only control events have ever come
             return self.flush and next_.begins == EARLIEST
-        if pieces.have_begun(next_) or (self.flush and self.runs_all):
-            return True
-        return now > next_.begins or (self.flush and max(now, self.furthest) >= next_.begins)
+        return (
+            pieces.have_begun(next_) or now > next_.begins or (self.flush and max(now, self.furthest) >= next_.begins)
+        )
 
     def begin(self, state: BucketState) -> int | None:
         """The earliest arrival of the bucket's records, else where time is, µs; None = none."""

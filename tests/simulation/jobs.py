@@ -19,11 +19,8 @@ from job_engine.deployment_file import load_deployment
 from job_engine.errors import JobError, Unreachable
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.job import deploy, run
-from job_engine.job.written_journal import reached_journal
 from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import EnsueError, FileErrors, PassingError
-from runtime.admission.rules import Outcome
-from runtime.results.ledger import ENDED_WAITS, UNDEPLOYED
 from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, unread_tables
 from tests.simulation.faults import Aim, Met
@@ -510,9 +507,8 @@ class Telling:
             if self._forgetting is None:
                 self._story.problems += messages_of(self._world.broker, expected)
             expected = replace(expected, outputs=answer.outputs)
-        ledger = _at_a_flush(answer.ledger, expected.ledger, self._handing_over())
         ended = set() if self._histories is None else {*self._histories.sent.values()}
-        expected = replace(expected, ledger=_without_unread(answer.ledger, ledger, ended))
+        expected = replace(expected, ledger=_without_unread(answer.ledger, expected.ledger, ended))
         problems = self._story.problems
         problems += [*wrong, *unread_tables(self._path, self._read_tables)]
         if self._levels is not None:
@@ -532,14 +528,6 @@ class Telling:
             problems.append(f"the ledger of the checkpoint is not that of the sink: {(+total) - answer.ledger}")
         left = [path for path in self._out.rglob("*") if path.is_file() and path.name[0] == "."]
         problems += [f"{path} was left" for path in left]
-
-    def _handing_over(self) -> set[str]:
-        """The queries with a replaced text whose end is still to come."""
-        journal, names = reached_journal(load_deployment(self._path)), set[str]()
-        while journal is not None and (done := journal.running.next_done()) is not None:
-            running, ended = journal.running.without_done(done)
-            journal, names = replace(journal, running=running), names.union(ended)
-        return names
 
     def _expected(self) -> tuple[Answers, list[str]]:
         """What a replay gives, and what is wrong with answers to changes."""
@@ -561,24 +549,6 @@ class Telling:
             return replayed_tables(self._path, queries, self._read_tables, self._others.gone, controls)
         lookups = None if self._levels is None else self._levels.given()
         return replayed(queries, self._sources, controls, lookups)
-
-
-def _at_a_flush(found: Comparable, expected: Comparable, open_: set[str]) -> Comparable:
-    """What a replay counts, with what a job counts that ends with a flush while an older text is still to end.
-
-    It has not ended that text yet, whose waits and records are behind its moment: a replay counts them as ended.
-
-    open_: queries with such a text
-    """
-    total = Counter(expected)
-    for key, count in expected.items():
-        if key[1] == ENDED_WAITS:
-            total[key] = min(count, found[key])
-        if key[1] == UNDEPLOYED and key[0] in open_:
-            used = key[0], Outcome.USED.word
-            later = max(0, min(count - found[key], found[used] - expected[used]))
-            total.update({key: -later, used: later})
-    return +total
 
 
 def _without_unread(found: Comparable, expected: Comparable, ended: set[str]) -> Comparable:

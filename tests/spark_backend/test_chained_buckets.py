@@ -294,6 +294,23 @@ def change_all(
     return job.stream
 
 
+def test_a_flush_ends_a_replaced_text_and_a_change_behind_it_is_reported() -> None:
+    job = ChainedJob(FIRST, buckets=2)
+    own = [{"at": at, "event": "A", "h": 1, "v": at % 4} for at in range(10)]
+    taken = {"a": read_arrivals(own, job.stream.program.plan(), source="a")}
+    job.take(taken | {"b": read_arrivals(own, job.stream.program.plan(), source="b")})
+    assert job.change(replaced(FIRST.replace("20.0", "9.0"))) == []
+    job.take({}, Signal.FLUSH)
+    assert job.change(deployed(THIRD)) == []
+    assert job.change('UndeployQuery("Nobody")') != []
+    job.take({}, Signal.FLUSH)
+    told = [row["kind"] for row in rows_of(job.stream.tagged, Tag.OUTPUT) if row["kind"] not in ("print", "route")]
+    assert told == ["replaced", "handed_over", "deployed"]
+    assert len(rows_of(job.stream.tagged, Tag.ERROR)) == 1
+    places = [epoch.begins for epoch in job.journal.epochs if epoch.begins is not None]
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize(
     ("begun", "change", "reason"),
     [

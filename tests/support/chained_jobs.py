@@ -114,7 +114,9 @@ class ChainedJob:
     def change(self, text: str) -> list[str]:
         """What is wrong with a change; it is taken over as its file keeps it."""
         moment = moment_of_change(self.progress, None)
-        taking = Taking(self.batch, moment, self.batch, with_all_routes, SOURCES, self.base.crosses)
+        taking = Taking(
+            self.batch, moment, self.batch, with_all_routes, SOURCES, self.base.crosses, self.progress.epoch
+        )
         journal = self.journal.settled(self.progress, self.batch).gathered_in(self.base)
         journal = journal.changed(asked_of_text(text), taking)
         self.journal = journal_of_plain(json_of_text(json.dumps(journal_to_plain(journal)), PlainJournal))

@@ -136,7 +136,9 @@ class ChangingJob:
         """Take a change; `at`: as it is asked for, µs."""
         journal = self.journal.settled(self.progress, self.batch)
         moment = moment_of_change(self.progress, at)
-        journal = journal.changed(asked_of_text(text), Taking(self.batch, moment, self.batch, lambda plan: plan))
+        journal = journal.changed(
+            asked_of_text(text), Taking(self.batch, moment, self.batch, lambda plan: plan, epoch=self.progress.epoch)
+        )
         self.go_on_with(journal)
 
     def go_on_with(self, journal: Journal) -> None:

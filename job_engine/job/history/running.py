@@ -11,7 +11,7 @@ from job_engine.clock import monotonic, wall_ns
 from job_engine.deployment import Deployment
 from job_engine.errors import LostInput, in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
-from job_engine.job.checkpoint.job_folder import JobFolder
+from job_engine.job.checkpoint.job_folder import JobFolder, Reached
 from job_engine.job.checkpoint.progress import JobProgress
 from job_engine.job.commands import Sent, moment_of, send_command
 from job_engine.job.compilation import compiled_as_kept, source_readings, told_sources
@@ -36,6 +36,7 @@ from job_engine.operator.history_run import OTHER_QUERIES, HistoryRun, SeenRun
 from job_engine.place import Place
 from job_engine.sources.crash_marks import CRASHES, marks_of_run
 from job_engine.sources.kinds import kind_of
+from job_engine.sources.listing.batch_log import batches_of
 from job_engine.sources.listing.command_folder import CHANGE
 from job_engine.sources.listing.manifests import ReadList, Task, reading_options, what_was_read
 from job_engine.sources.source import PieceAgain
@@ -383,8 +384,9 @@ def _program(deployment: Deployment, command: HistoryCommand) -> HistoryProgram:
     program, files = with_kept_tables(compiled.program(deployment), deployment), compiled.running
     journal = reached_journal(deployment) or Journal.begin(files, program.plan(), program.gathered)
     journal = journal.annotated_by(files).gathered_in(program)
-    moment = moment_of_change(JobFolder(deployment.checkpoint).last_progress(), None)
-    foretold = journal.joined(command, how_taken(deployment, program, journal, moment, 0), "")
+    progress = JobFolder(deployment.checkpoint).last_progress()
+    reached, moment = Reached(batches_of(deployment.checkpoint), progress), moment_of_change(progress, None)
+    foretold = journal.joined(command, how_taken(deployment, program, journal, moment, reached), "")
     if foretold.taken[-1].errors:
         raise InputError("; ".join(foretold.taken[-1].errors))
     own = HistoryProgram.of(foretold, program)

@@ -77,7 +77,7 @@ def changed_program(ready: Checked, reached: Reached) -> Program:
 def _changed(journal: Journal, ready: Checked, reached: Reached, command: Command) -> Journal:
     """The journal after a change that a command asks for."""
     deployment, moment = ready.deployment, moment_of_change(reached.progress, command.at)
-    taking = how_taken(deployment, ready.program, journal, moment, reached.batches.ended, command.number)
+    taking = how_taken(deployment, ready.program, journal, moment, reached, command.number)
     try:
         asked = asked_of_text(command.text, deployment.value_of)
     except DamagedJson as error:

@@ -266,12 +266,14 @@ class CommandWatch:
         """The numbers of commands whose files are there."""
         return self._folder.pending()
 
-    def new(self, taken: Collection[int]) -> tuple[Command, ...]:
+    def new(self, taken: Collection[int], *, at_once: bool = False) -> tuple[Command, ...]:
         """The commands that were not taken yet, in order.
 
         A change of the queries is not for the lister: nothing behind it is taken before it is done.
+
+        at_once: look also where the last look was a moment ago
         """
-        if self._pause:
+        if self._pause and not at_once:
             now = self._now()
             if now < self._next_look:
                 return ()

@@ -250,7 +250,8 @@ class InputPlanner:
 
     def _manifest(self, read: ReadList) -> Manifest | None:
         """The manifest behind those that were read; None = there is nothing for it."""
-        commands = () if self._has_ended else self._commands.new(read.commands)
+        # a run that ends takes what its last records ask for before it signals the end
+        commands = () if self._has_ended else self._commands.new(read.commands, at_once=self._has_fixed_end)
         if commands:
             return self._manifest_of(commands, read)
         if self._commands.has_change:
