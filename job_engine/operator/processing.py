@@ -53,8 +53,7 @@ GroupRounds = Generator[tuple[Routing, RoutedRecords | None], Sequence[RoutedRec
 
 def process(visit: Visit, rows: ReadRows, turns: Sequence[Turn], released: Released) -> Exchange[Processed]:
     """Let the engines of a bucket process what is released; `turns`: per partition group."""
-    furthest = furthest_read(released.state.clock)
-    work = _Work(visit, released.records, turns, furthest, Signal.FLUSH in rows.signals)
+    work = _Work(visit, released.records, turns, Signal.FLUSH in rows.signals)
     # bucket HOME answers for all, before the engines process control events of commands
     answers = _answers(visit, rows.inputs, released.state, work) if visit.is_home else []
     run = _with_epochs if visit.program.epochs else _without_epochs
@@ -185,25 +184,18 @@ class _Work:
 
     records: released
     turns: per partition group
-    furthest: the furthest arrival that the job has read, also of sources that a group does not read
-    flush: whether time advances afterwards until no timer is left
+    flush: whether time advances afterwards until no timer is left, through all epochs
     """
 
     visit: Visit
     records: Sequence[GroupRecords]
     turns: Sequence[Turn]
-    furthest: int
     flush: bool
 
     @property
     def arrive_now(self) -> bool:
         """Whether records arrive at `now`, whatever they say."""
         return self.visit.program.clock is Clock.PROCESSING
-
-    @property
-    def runs_all(self) -> bool:
-        """Whether time goes through all epochs before it ends."""
-        return self.visit.program.has_changes
 
     def results(self, group: PartitionGroup, engine: Engine, routing: Routing | None) -> GroupRounds[list[Results]]:
         return self.of_stage(group, engine, self._pieces(group), NEVER, routing, is_last=True)
@@ -265,13 +257,7 @@ class _Work:
     def _is_past(self, next_: Stage, now: int | None, pieces: Pieces) -> bool:
         if next_.begins is None:
             return False
-        if self.flush and (self.runs_all or next_.number in self.visit.program.handovers):
-            return True
-        if now is None:  # only control events have ever come
-            return self.flush and next_.begins == EARLIEST
-        return (
-            pieces.have_begun(next_) or now > next_.begins or (self.flush and max(now, self.furthest) >= next_.begins)
-        )
+        return self.flush or pieces.have_begun(next_) or (now is not None and now > next_.begins)
 
     def begin(self, state: BucketState) -> int | None:
         """The earliest arrival of the bucket's records, else where time is, µs; None = none."""

@@ -79,11 +79,6 @@ class Notice:
     outcomes: tuple[Outcome, ...]
     epoch: int = 0
 
-    @property
-    def is_handover(self) -> bool:
-        """Whether it tells only of texts that have handed over to others."""
-        return {outcome.kind for outcome in self.outcomes} == {"handed_over"}
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -356,11 +351,6 @@ class Program:
         return epoch_stages(
             self.plans[0], self.epochs, self.sources, self.gathered or (), self.tables, crosses=self.crosses
         )
-
-    @property
-    def handovers(self) -> frozenset[int]:
-        """The numbers of epochs that begin since a text has handed over: a flush does not wait for them."""
-        return frozenset(notice.epoch for notice in self.notices if notice.is_handover)
 
     @property
     def names(self) -> Mapping[str, GroupName]:
