@@ -184,12 +184,12 @@ class QueriesAt:
     titles: Sequence[Sequence[Sequence[str]]]
 
     @staticmethod
-    def of(program: Program, groups: Sequence[PartitionGroup]) -> QueriesAt:
-        """Those of a program."""
+    def of(program: Program, groups: Sequence[PartitionGroup], but: Collection[str] = ()) -> QueriesAt:
+        """Those of a program; `but`: titles that are left out."""
         if not program.epochs:
-            return QueriesAt((NEVER,), (_titles(groups),))
+            return QueriesAt((NEVER,), (_titles(groups, but),))
         stages = program.stages
-        return QueriesAt(_ends(stages), tuple(_titles(stage.groups) for stage in stages))
+        return QueriesAt(_ends(stages), tuple(_titles(stage.groups, but) for stage in stages))
 
     def counted(self, held: Sequence[GroupRecords]) -> tuple[GroupRecords, ...]:
         """Records that are counted as held now."""
@@ -219,5 +219,5 @@ class QueriesAt:
                 yield _chosen(records.arrivals, epoch == number), records.counted[number][1]
 
 
-def _titles(groups: Sequence[PartitionGroup]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(query.title for query in group.plan.queries) for group in groups)
+def _titles(groups: Sequence[PartitionGroup], but: Collection[str]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(query.title for query in group.plan.queries if query.title not in but) for group in groups)

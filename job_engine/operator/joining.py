@@ -211,6 +211,12 @@ class _Joining:
     def _titles(self) -> set[str]:
         return set(self._history.titles)
 
+    @property
+    def _later(self) -> set[str]:
+        """The titles of queries whose histories are joined behind this one, and counted then."""
+        later = [own.history for own in self._program.stages if own.number > self._stage.number and own.history]
+        return {title for history in later for title in history.titles}
+
     def _held_too(
         self,
         held: Sequence[GroupRecords],
@@ -223,7 +229,7 @@ class _Joining:
         own = _coordinates(records)
         self._count(records, [*self._titles_of(group)], group, is_counted=False)
         chosen = (item.chosen(~_are_in(item, known)) for item in records)
-        queries = QueriesAt.of(self._program, self._groups)
+        queries = QueriesAt.of(self._program, self._groups, but=self._later)
         missing = queries.counted([item for item in chosen if len(item.arrivals)])
         for item in missing:
             for arrivals, titles in queries.of_counted(item):  # of queries that have ended before, none is counted
