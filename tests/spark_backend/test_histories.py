@@ -93,7 +93,7 @@ class HistoryJob(ChangingJob):
             if random.random() < 0.3:
                 run.write(self.folder / f"{name}{number}")
                 run = HistoryRun.read(program, titles, str(self.folder / f"{name}{number}"))
-        number = f"{self.batch:020d}"
+        number = f"{self.batch:010d}{self.journal.next_notice:010d}"
         run.write(self.folder / number)
         journal = self.journal.settled(self.progress, self.batch)
         moment = moment_of_change(self.progress, None)
@@ -273,6 +273,26 @@ def test_from_its_place_on_a_query_answers_as_if_it_had_always_been_there(seed: 
         row for row in rows_of(job.stream.tagged, Tag.OUTPUT) if row["kind"] == "print" and row["query"] == "Late"
     ]
     assert len(prints) == len([row for row in found if row["query"] == "Late"])
+
+
+def test_records_that_are_held_are_counted_once_by_each_of_two_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(HEIRS, "Others", OTHER.replace("query Other", "query Others"))
+    random = np.random.default_rng(5)
+    job = HistoryJob(2, tmp_path, SOURCES)
+    arrivals = read_records(tables(random, 120, SOURCES), READING).arrivals
+    sources = arrivals.system("place")
+    first, second = (arrivals.take(np.flatnonzero(sources == place)) for place in np.unique(sources))
+    job.step({"a": first.take(np.arange(60))})  # time waits for the other source
+    names = ("Other", "Others")  # of an event type that nobody has needed
+    for name in names:
+        job.deploy(name, random)
+    job.step({"a": first.take(np.arange(60, len(first))), "b": second})
+    job.step({}, Signal.FLUSH)
+    ledger = ledger_of(rows_of(job.stream.tagged, Tag.LEDGER))
+    for name in names:
+        assert account(ledger, name) == account(always_ledger(name, arrivals), name)
 
 
 def test_a_history_does_not_overtake_a_change_that_waits_for_its_time(tmp_path: Path) -> None:
