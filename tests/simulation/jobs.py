@@ -38,6 +38,7 @@ from tests.simulation.kinds import (
     MOODS_OF_STORES,
     MOODS_OF_TABLES,
     OF_TOPICS,
+    SETTING,
     SHARES,
     Kind,
     deployment,
@@ -57,7 +58,7 @@ from tests.simulation.topics import (
 )
 from tests.simulation.world import World
 from tests.torture.answers import Answers, Comparable, Control, replayed, written
-from tests.torture.chained import chained_change
+from tests.torture.chained import chained_change, give_parameters
 from tests.torture.changes import Changes, change_of_tables, random_change, write_control
 from tests.torture.streams import Source, write_next
 
@@ -147,6 +148,8 @@ class Telling:
         self._owner = random.Random(f"levels {story.seed}")
         self._levels = Levels.beside(self._path, self._owner) if own is Kind.LOOKUPS else None
         is_chained = own in (Kind.CHAINS, Kind.CHAINED_TOPICS)
+        if is_chained and has_histories and random.Random(f"values {story.seed}").random() < SETTING:
+            give_parameters(self._path)
         change = chained_change(self._path) if is_chained else change_of_tables if own is Kind.DELTA else random_change
         self._changes = Changes(self._path, change)
         is_changed = own in (Kind.FILES, Kind.CHAINS) and self._chooser.random() < 0.3

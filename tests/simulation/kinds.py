@@ -76,6 +76,9 @@ HISTORIES = {Kind.CHAINS: 0.4, Kind.CHAINED_TOPICS: 0.4} | dict.fromkeys(
 FORGETTING = dict.fromkeys((Kind.FILES, Kind.TOPICS, Kind.DELTA, Kind.STORES, Kind.LOOKUPS), 0.3)
 """How often a kind of job is let forget a key: those whose queries all have the same one."""
 
+SETTING = 0.4
+"""In so many worlds with chains, queries have parameters, which changes set, and instances."""
+
 LOSING = 0.2
 """In so many worlds with plain files, some are removed before they are read."""
 

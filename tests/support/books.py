@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +138,35 @@ def book(chance: random.Random, shared: str | None = None, *, has_beats: bool = 
     queries = [a_query(chance, name, level, shared, has_beats=has_beats) for name, level in texts]
     annotations = ["", *(chance.choice(["", "", UNORDERED, TIMED, TIMED + UNORDERED]) for _ in range(1, LEVELS))]
     return Book(annotations, queries, has_beats)
+
+
+PARAMETERS = {
+    "least": ("integer", "1", re.compile(r"(?<=v > )1\b")),
+    "length": ("float", "20.0", re.compile(r"(?<=within )20\.0(?=[; ])")),
+    "delay": ("float", "4.0", re.compile(r"(?<=wait\()4\.0")),
+}
+"""By name: type, constant, and where a query of a book has it."""
+
+
+def with_parameters(query: str) -> str:
+    """A query that means the same, and has parameters where it had constants."""
+    declared = ""
+    for name, (kind, value, place) in PARAMETERS.items():
+        if place.search(query):
+            query = place.sub(name, query)
+            declared += f"{kind} {name} := {value}; "
+    return query.replace("{ inputs", f"{{ parameters {{ {declared}}} inputs", 1) if declared else query
+
+
+def values(chance: random.Random, query: str) -> dict[str, float]:
+    """Values for some of the parameters of a query."""
+    drawn = {
+        "least": chance.choice([0, 1, 2]),
+        "length": chance.choice([3.0, 20.0]),
+        "delay": chance.choice([1.5, 6.0]),
+    }
+    own = {name: value for name, value in drawn.items() if f" {name} := " in query}
+    return {name: value for name, value in own.items() if chance.random() < 0.8}
 
 
 def rows(chance: random.Random, events: list[str]) -> list[Row]:

@@ -23,7 +23,7 @@ from pathlib import Path
 import querylang
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.setting_keys import Engine
-from tests.support.books import KEYS, Row, a_query, book, divided, rows
+from tests.support.books import KEYS, Row, a_query, book, divided, rows, values, with_parameters
 from tests.torture.answers import deployed_at, from_their_place_on, replayed, without_changes, written
 from tests.torture.project import SINKS
 from tests.torture.streams import SECOND, Source, write_next
@@ -66,15 +66,27 @@ def chained_deployment(
     return path, sources
 
 
+def give_parameters(path: Path) -> None:
+    """Let queries of a deployment have parameters where they had constants."""
+    file = path.with_suffix(".query")
+    types, *texts = re.split(r"^(?=query )", file.read_text("utf-8"), flags=re.MULTILINE)
+    file.write_text(types + "".join(map(with_parameters, texts)), encoding="utf-8")
+
+
 def chained_change(path: Path) -> Callable[[random.Random], str]:
-    """Chooses control events that begin, replace or end a query of a deployment."""
+    """Chooses control events that begin, replace or end a query of a deployment, or set its parameters, if any has."""
     types, *texts = re.split(r"^(?=query )", path.with_suffix(".query").read_text("utf-8"), flags=re.MULTILINE)
     queries = {text.split()[1]: text for text in texts}
-    has_beats = "event B1 " in types
+    has_beats, has_parameters = "event B1 " in types, any("{ parameters" in text for text in texts)
 
     def change(chooser: random.Random) -> str:
         name = chooser.choice([*queries])
-        match chooser.randrange(6):
+        match chooser.randrange(12 if has_parameters else 6):
+            case 6 | 7 | 8 | 9 | 10:
+                own = values(chooser, queries[name])
+                return json.dumps({"SetParameters": [name, chooser.choice(("", "eu", "us")), own]})
+            case 11:
+                return json.dumps({"RemoveInstance": [name, chooser.choice(("", "eu", "us"))]})
             case 0 | 1:
                 return json.dumps({"UndeployQuery": [name]})
             case 2 | 3:
@@ -85,6 +97,7 @@ def chained_change(path: Path) -> Callable[[random.Random], str]:
                 if kind == 4:  # with another key the query may come to other buckets, or be refused
                     key = None if chooser.random() < 0.5 else chooser.choice(KEYS)
                     text = a_query(chooser, name, taken, key, has_beats=has_beats)
+                    text = with_parameters(text) if has_parameters else text
                 return json.dumps({"ReplaceQuery": [types + text]})
 
     return change
