@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import tempfile
 import traceback
 from collections import Counter
@@ -183,6 +184,15 @@ class Telling:
         self._forgetting = Forgetting.of(self._path, forgetting) if forgets else None
         if self._levels is not None and self._forgetting is not None:
             self._levels.forgotten = self._forgetting.key
+        self._streaming = random.Random(f"live {story.seed}")
+        self._streams = (
+            self._forgetting is None and has_histories and is_changed and (self._folder / "control").exists()
+        )
+        if self._streams and self._streaming.random() < 0.6:
+            self._path.write_text(self._path.read_text("utf-8") + "live: true\n", "utf-8")
+            self._change_rate = 0.7
+        else:
+            self._streams = False
         self._accepts_loss = False
         losing = random.Random(f"losses {story.seed}")
         loses = has_histories and own is Kind.FILES and self._histories is None and losing.random() < LOSING
@@ -424,7 +434,10 @@ class Telling:
                 if self._expires and self._expiry.random() < 0.2:
                     expire(self._expiry, self._world.broker, self._expiry.choice(self._topics))
                 if self._chooser.random() < self._change_rate:
-                    self._changes.send(self._chooser)
+                    if self._streams and self._streaming.random() < 0.6:
+                        self._changes.stream(self._streaming, self._folder / "control", self._sources)
+                    else:
+                        self._changes.send(self._chooser)
                 if self._histories is not None and self._past.random() < 0.1:
                     self._histories.send(self._past)
                 if self._steering.random() < self._control_rate:
@@ -511,7 +524,8 @@ class Telling:
                 self._story.problems += messages_of(self._world.broker, expected)
             expected = replace(expected, outputs=answer.outputs)
         ended = set() if self._histories is None else {*self._histories.sent.values()}
-        expected = replace(expected, ledger=_without_unread(answer.ledger, expected.ledger, ended))
+        begun = {name for text in self._changes.streamed for name in re.findall(r"query (\w+)", text)}
+        expected = replace(expected, ledger=_without_unread(answer.ledger, expected.ledger, ended, begun))
         problems = self._story.problems
         problems += [*wrong, *unread_tables(self._path, self._read_tables)]
         if self._levels is not None:
@@ -554,13 +568,14 @@ class Telling:
         return replayed(queries, self._sources, controls, lookups)
 
 
-def _without_unread(found: Comparable, expected: Comparable, ended: set[str]) -> Comparable:
-    """What a replay counts, without records that do not concern a query, and were read once it had ended.
+def _without_unread(found: Comparable, expected: Comparable, ended: set[str], begun: set[str]) -> Comparable:
+    """What a replay counts, with what a job counts of records that concern no query, and whose source nobody reads.
 
-    Where no other query reads their source, nothing waits for them.
+    Nothing waits for them: those that are read once a query has ended, or begun, are counted for whoever runs then.
     """
     total = Counter(expected)
-    for title in ended:
-        unread = max(0, expected[title, "unrelated"] - found[title, "unrelated"])
-        total.subtract({(title, "unrelated"): unread, (title, "received"): unread})
+    for title in ended | begun:
+        other = found[title, "unrelated"] - expected[title, "unrelated"]
+        if title in (ended if other < 0 else begun):
+            total.update({(title, "unrelated"): other, (title, "received"): other})
     return +total

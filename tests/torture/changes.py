@@ -38,13 +38,19 @@ LEEWAYS = (
 
 def write_control(chooser: random.Random, folder: Path, sources: Sequence[Source], controls: list[Control]) -> None:
     """One control event at the furthest arrival that was written, so that no clock is beyond it."""
-    furthest = max((rows[-1].at for source in sources for _, rows in source.files if rows), default=START)
-    name = f"{len(controls):05}.csv"
-    control = Control(furthest, chooser.choice(LEEWAYS), name)
-    draft = folder / f".{name}.draft"
-    draft.write_text(f'at,event\n{control.at / SECOND!r},"{control.text}"\n')
-    draft.replace(folder / name)
+    control = Control(_furthest(sources), chooser.choice(LEEWAYS), f"{len(controls):05}.csv")
+    _write_row(folder / control.file, control.at, control.text)
     controls.append(control)
+
+
+def _furthest(sources: Sequence[Source]) -> int:
+    return max((rows[-1].at for source in sources for _, rows in source.files if rows), default=START)
+
+
+def _write_row(file: Path, at: int, text: str) -> None:
+    draft, cell = file.with_name(f".{file.name}.draft"), text.replace('"', '""')
+    draft.write_text(f'at,event\n{at / SECOND!r},"{cell}"\n')
+    draft.replace(file)
 
 
 @dataclass(slots=True)
@@ -53,11 +59,19 @@ class Changes:
 
     choose: a random control event, right or wrong
     sent: texts of control events by the number of their command
+    streamed: those of the control stream, in order
     """
 
     deployment: Path
     choose: Callable[[random.Random], str] = field(default_factory=lambda: random_change)
     sent: dict[int, str] = field(default_factory=dict)
+    streamed: list[str] = field(default_factory=list)
+
+    def stream(self, chooser: random.Random, folder: Path, sources: Sequence[Source]) -> None:
+        """Let the control stream ask for a random change, behind all that was written."""
+        text = self.choose(chooser)
+        _write_row(folder / f"change {len(self.streamed):05}.csv", _furthest(sources), text)
+        self.streamed.append(text)
 
     def send(self, chooser: random.Random) -> None:
         """Send a random change, and do not wait for it. Before the first start nothing is sent."""
@@ -71,7 +85,11 @@ class Changes:
         """The changes as control events at their places, and what is wrong with the answers to them."""
         folder = CommandFolder(load_deployment(self.deployment).checkpoint)
         controls, problems = [], []
-        for number, text in sorted(self.sent.items()):
+        done = {int(path.stem) for path in folder.done.iterdir()} if folder.done.exists() else set[int]()
+        others = sorted(done - self.sent.keys()) if self.streamed else []
+        if len(others) != len(self.streamed):
+            problems.append(f"{len(self.streamed)} changes of the control stream have {len(others)} outcomes")
+        for number, text in sorted({**self.sent, **dict(zip(others, self.streamed, strict=False))}.items()):
             outcome = folder.outcome(number)
             if outcome is None:
                 problems.append(f"a change has no outcome: {text}")
