@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 
-from job_engine import delta_publishing
+from job_engine import delta_publishing, durable_files
 from job_engine.delta_log import read_commit
 from job_engine.delta_publishing import ATTEMPTS, CHECKPOINT_EVERY, DataFile, Transaction, publish_files
 from job_engine.errors import RETRY, Outage
@@ -413,9 +413,9 @@ def test_a_commit_that_is_seen_is_on_the_disk_before_it_counts(tmp_path: Path, m
     own = sink(tmp_path)
     write(own, 0, rows("a0"))
     synced: list[str] = []
-    monkeypatch.setattr(delta_publishing, "sync", lambda path: synced.append(path.name))
+    monkeypatch.setattr(durable_files, "sync", lambda path: synced.append(path.name))
     write(own, 0, rows("a0"))
-    assert synced == ["_delta_log"]
+    assert synced.count("_delta_log") == 1
 
 
 def test_an_error_of_the_disk_is_one_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
