@@ -88,9 +88,9 @@ class Taking:
     moment: where it takes place, unless that is before the change before it
     batch: the last micro-batch before it
     finish: gives plans the settings of the job
-    epoch: the least number of an epoch that a bucket is in
     sources: of the job
     crosses: as of `Program`
+    epoch: the least number of an epoch that a bucket is in
     refuse_mixtures: raises InputError if matches have no place beside those of earlier plans
     """
 

@@ -155,7 +155,7 @@ def new_notices(
     """The notices that were not reported, as outputs, and the number of the last one.
 
     epoch: the least number of an epoch that an engine is in
-    has_ended: time advances without records until no timer is left, so all handovers end
+    has_ended: time advances without records until no timer is left
     begin: the first arrival of the step, for changes before all records, which wait for it or for
         the end; None = nothing was read
     """

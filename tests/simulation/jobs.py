@@ -556,7 +556,10 @@ class Telling:
         if self._losses is None:
             return self._replayed(query, controls), wrong
         answers = replayed(query, self._losses.left(self._sources), [*self._controls, *controls])
-        return self._losses.with_lost(answers), [*wrong, *self._losses.problems(self._path)]
+        return self._losses.with_lost(answers, self._results(), self._path, self._changes.names), [
+            *wrong,
+            *self._losses.problems(self._path),
+        ]
 
     def _replayed(self, queries: Path, changes: list[Control]) -> Answers:
         controls = [*self._controls, *changes]

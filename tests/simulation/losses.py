@@ -78,11 +78,23 @@ class Losses:
             for source in sources
         ]
 
-    def with_lost(self, answers: Answers) -> Answers:
-        """A replay of what is left gives these; a job counts a file that is lost as one."""
-        titles = {title for title, _ in answers.ledger if title}
-        lost = Counter({(title, "lost"): len(self.counted) for title in titles if self.counted})
-        return replace(answers, ledger=answers.ledger + lost)
+    def with_lost(self, answers: Answers, found: Answers, deployment: Path, changed: set[str]) -> Answers:
+        """A replay of what is left gives these; a job counts a file that is lost as one, for all that run then.
+
+        A micro-batch that has found it so may be planned anew: then the file waits, and is only reported.
+
+        found: what the job gives
+        changed: the names of queries that may have begun or ended around the losses
+        """
+        manifests = ManifestFolder.of(load_deployment(deployment).checkpoint)
+        parts = [manifests.read(number).by_source.items() for number in manifests.numbers()]
+        pieces = [(source, part.piece) for own in parts for source, part in own if isinstance(part.piece, FolderPiece)]
+        planned = {f"{source}/{file.path}" for source, piece in pieces for file in piece.files}
+        count = len(self.counted & planned)
+        titles = {title for title, _ in (*answers.ledger, *found.ledger) if title}
+        ran = {title: title.partition("#")[0].partition("/")[0] not in changed for title in titles}
+        lost = {(title, "lost"): count if ran[title] else min(count, found.ledger[title, "lost"]) for title in titles}
+        return replace(answers, ledger=+(answers.ledger + Counter(lost)))
 
     def problems(self, deployment: Path) -> list[str]:
         """Whether a job has reported less than it should: a file that waits is missed, too."""

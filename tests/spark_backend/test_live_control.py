@@ -12,7 +12,7 @@ import querylang
 from job_engine.deployment_file import load_deployment
 from job_engine.job.journal import Journal, Taking
 from job_engine.job.written_journal import asked_of_text
-from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
+from job_engine.sources.listing.command_folder import CHANGE, PAUSE, CommandFolder, CommandWatch
 from job_engine.wire.program import Program, load_program
 from job_engine.wire.tagged_rows import Tag
 from querylang.changes import Moment
@@ -92,6 +92,18 @@ def test_a_repeated_micro_batch_asks_once(tmp_path: Path) -> None:
         (UNDEPLOY, CHANGE, 1),
     ]
     assert len(commands) == 3
+
+
+def test_a_run_that_ends_looks_for_changes_also_where_each_look_is_a_request(tmp_path: Path) -> None:
+    """A checkpoint in a store is looked at every few seconds only."""
+    watch = CommandWatch(tmp_path, lambda: 0)
+    watch._pause = PAUSE
+    assert watch.new(()) == ()
+    CommandFolder(tmp_path).send_changes([{"origin": "control/c.json/0", "at": 0, "text": DEPLOY}])
+    watch.new(())
+    assert not watch.has_change
+    watch.new((), at_once=True)
+    assert watch.has_change
 
 
 def test_changes_keep_their_order_where_an_earlier_one_takes_place_later() -> None:

@@ -81,6 +81,11 @@ class Changes:
             number = send_command(deployment, text, kind=CHANGE, wait=False).command.number
             self.sent[number] = text
 
+    @property
+    def names(self) -> set[str]:
+        """Of the queries that changes were sent for."""
+        return {name for text in (*self.sent.values(), *self.streamed) for name in NAMES if name in text}
+
     def controls(self) -> tuple[list[Control], list[str]]:
         """The changes as control events at their places, and what is wrong with the answers to them."""
         folder = CommandFolder(load_deployment(self.deployment).checkpoint)
