@@ -289,7 +289,7 @@ def measure_in_jobs(folder: Path, size: Size) -> list[InJob]:
     ]
 
 
-TICK = 0.01
+_TICK = 0.01
 """Seconds: the system counts the processor time of processes in such."""
 
 
@@ -307,14 +307,16 @@ def _in_job(folder: Path, name: str, number: int, layout: str, book: Book, size:
         for is_book, own in ((False, one), (True, book)):
             in_job[is_book] += _batch_seconds(folder / str(next(places)), folder / "in", own, layout)
             alone[is_book].append(_run(own)[1])
-    times, embedded = (median(own[True]) / max(median(own[False]), TICK) for own in (in_job, alone))
-    seconds = median(in_job[True])
-    ratio = times / max(embedded, TICK)
+    times, embedded = (median(own[True]) / median(own[False]) for own in (in_job, alone))
+    seconds, ratio = median(in_job[True]), times / embedded
     return InJob(name, number, size.events, layout, seconds, significant(times), significant(embedded), ratio)
 
 
 def _batch_seconds(folder: Path, data: Path, book: Book, layout: str) -> list[float]:
-    """Processor time of each micro-batch; the first of them, which loads the queries, and the last, which ends, do not count."""
+    """Processor time of each micro-batch, a tick or more.
+
+    The first of them, which loads the queries, and the last, which ends, do not count.
+    """
     folder.mkdir()
     (folder / "book.query").write_text(book.text, encoding="utf-8")
     deployment = {
@@ -332,7 +334,7 @@ def _batch_seconds(folder: Path, data: Path, book: Book, layout: str) -> list[fl
     file.write_text(json.dumps(deployment), encoding="utf-8")
     spent: list[float] = []
     run(file, once=True, progress=lambda batch: spent.append(processor_time(os.getpid())) if batch.records else None)
-    return [end - start for start, end in pairwise(spent)][1:-1]
+    return [max(end - start, _TICK) for start, end in pairwise(spent)][1:-1]
 
 
 def _measured(name: str, number: int, book: Book, size: Size) -> Measured:
