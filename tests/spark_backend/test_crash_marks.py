@@ -208,3 +208,13 @@ def test_tries_of_the_micro_batch_that_is_open_are_counted(tmp_path: Path) -> No
     assert failed_tries(tmp_path) == 0
     (tmp_path / "offsets" / "6").write_text("")
     assert failed_tries(tmp_path) == 0
+
+
+def test_a_death_is_said_where_its_number_cannot_be_written(tmp_path: Path) -> None:
+    for name in ("offsets", "commits", "ensue"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "offsets" / "5").write_text("")
+    (tmp_path / "ensue" / "crashes").write_text("this is no folder")
+    said = r"^died\. What it read is not known \(.*crashes.*\)\. Run the job again"
+    with pytest.raises(WorkerDied, match=said), told_deaths(tmp_path):
+        raise WorkerDied("died")

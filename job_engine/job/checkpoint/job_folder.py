@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from job_engine.durable_files import JobFile, numbers_in
-from job_engine.errors import WorkerDied
+from job_engine.errors import WorkerDied, plain_error
 from job_engine.job.checkpoint.checkpoint_record import COMPACTION_LOCK, LOCK
 from job_engine.job.checkpoint.locks import RunLock, StoreLock
 from job_engine.job.checkpoint.progress import JobProgress
@@ -252,8 +252,12 @@ def told_deaths(checkpoint: Place, limits: str = "") -> Iterator[None]:
     try:
         yield
     except WorkerDied as error:
-        way_out = f"; {_SMALLER.format(limits)}" if limits and batches_of(checkpoint).open is not None else ""
-        raise WorkerDied(f"{error}{_where(checkpoint)}. {CONTINUES}{way_out}") from error
+        try:
+            way_out = f"; {_SMALLER.format(limits)}" if limits and batches_of(checkpoint).open is not None else ""
+            words = f"{_where(checkpoint)}. {CONTINUES}{way_out}"
+        except (OSError, InputError) as problem:  # that the worker died is what has to be said
+            words = f". What it read is not known ({plain_error(problem)}). {CONTINUES}"
+        raise WorkerDied(f"{error}{words}") from error
 
 
 def _where(checkpoint: Place) -> str:
