@@ -598,8 +598,8 @@ class Engine:
         for family in () if families is None else families.runners:
             family.evict(self._clock)
         refused = refused_at_source(self.plan, table, kinds, arrival)
-        # A key belongs to no source.
-        changes.update({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
+        if limit != NEVER:  # how far time advances at the end depends on all queries; a key belongs to no source
+            changes.update({(title, "", "forgotten_keys"): count for title, count in forgotten.items() if count})
         errors = control_errors(controls.errors, arrival)
         return self._results(outcomes, refused, errors, changes, chains.table())
 
