@@ -19,8 +19,9 @@ from job_engine.job.lookup_files import refuse_unknown_tables, with_kept_tables
 from job_engine.job.plan_rules import finishing
 from job_engine.job.preflight import Checked
 from job_engine.job.written_journal import asked_of_text, how_taken, reached_journal, write_journal
+from job_engine.local_path import LocalPath
 from job_engine.place import Place
-from job_engine.sinks.kinds import MicroBatch, publishing
+from job_engine.sinks.kinds import SINKS, MicroBatch, Sink, publishing, sink_kind
 from job_engine.sources.kinds import Part, kind_of, planning_of
 from job_engine.sources.listing.batch_log import Batches, batches_of, manifest_of, remove_begun
 from job_engine.sources.listing.command_folder import CHANGE, ERROR, Answer, Command, CommandFolder
@@ -28,9 +29,11 @@ from job_engine.sources.listing.manifests import Manifest, ManifestFolder, list_
 from job_engine.sources.source import Source
 from job_engine.wire.clock_sources import ClockSource
 from job_engine.wire.program import Program
+from querylang.dataclass import dataclass
 from querylang.errors import InputError
 from querylang.plan.routing import UNCHANGED, Outcome, has_chains
 from querylang.printable import warn
+from querylang.system_errors import refused
 from runtime.instants import EARLIEST
 from runtime.json_reader import DamagedJson
 
@@ -316,3 +319,113 @@ def _last_that_left(folder: JobFolder, identity: str, deployment: Deployment, fi
     counted = [*folder.progress.numbers(), *folder.ledger.files.numbers()]
     published = [publishing(sink).last_published(sink, identity) for sink in deployment.sinks.values()]
     return max([*with_commands, *counted, *published], default=-1)
+
+
+# Sinks that a deployment no longer has, while a micro-batch was interrupted.
+#
+# It is repeated into the sinks of now. What it has left in former ones would stay beside that: so
+# it is taken out of folders of this machine. Of a folder in a store, and of a topic, it is said
+# that results may be there: how these are reached may be secret, so no file of a checkpoint has it.
+
+_OUTPUT = "output"
+
+_KEEPS_FORMER = "Or delete `ensue/sinks.json` of the checkpoint: then it stays there beside what other sinks get"
+
+
+class _Was(TypedDict):
+    """A sink as a run had it.
+
+    place: its folder, if it is one of this machine
+    shown: where it is, as messages say it
+    """
+
+    format: str
+    place: str | None
+    shown: str
+
+
+def leave_former(deployment: Deployment, identity: str, confirm: Callable[[], None]) -> None:
+    """Take what an interrupted micro-batch has left out of former sinks; write down those of now.
+
+    identity: of the checkpoint
+    confirm: raises InputError if another run has the checkpoint
+
+    Raises InputError where a folder cannot be read or written.
+    """
+    file, now = _sinks_file(deployment.checkpoint), {name: _was(sink) for name, sink in deployment.sinks.items()}
+    before = file.read() or {}
+    if before == now:
+        return
+    confirm()
+    former = _Former(identity, batches_of(deployment.checkpoint))
+    for name, was in before.items():
+        if name in now and now[name]["shown"] != was["shown"]:
+            former.take_out(name, was)
+    channels, own = before.keys() - {*SINKS}, now.keys() - {*SINKS}
+    # what is sent to a channel is in `output` if it has no sink of its own
+    if channels != own and _OUTPUT in now and former.take_out(_OUTPUT, before.get(_OUTPUT)):
+        for name in channels - own:
+            former.take_out(name, before[name])
+    file.write(now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """What is taken out of former sinks; what no sink gets any more stays where it is."""
+
+    identity: str
+    batches: Batches
+
+    def take_out(self, name: str, was: _Was | None) -> bool:
+        """Take out what is behind the last micro-batch that has ended; False = some may be left."""
+        if was is None:
+            return True
+        if was["place"] is None:
+            if self.batches.open is not None:
+                _warn_of_doubled(was["shown"], self.batches.ended + 1, "nobody looks there")
+            return self.batches.open is None
+        sink = Sink(was["format"], None, LocalPath(was["place"]))
+        try:
+            return self._take_out_of(name, sink)
+        except OSError as error:
+            text = f"{sink.folder}: was a sink; what an interrupted micro-batch has left there has to be removed first"
+            raise refused(error, text, _KEEPS_FORMER) from error
+
+    def _take_out_of(self, name: str, sink: Sink) -> bool:
+        kind, last = publishing(sink), self.batches.ended
+        found = [item for item in kind.results(sink) if item.identity == self.identity and item.batch > last]
+        found.sort(key=lambda item: item.batch)
+        try:
+            places = kind.removable(name, sink, found, last) if found else []
+        except InputError as error:
+            _warn_of_doubled(str(sink.folder), found[0].batch, str(error))
+            return False
+        kind.remove(sink, places, self.identity, last)
+        kind.remove_leftovers(sink, MicroBatch(self.identity, last + 1), ())
+        if found:
+            warn(
+                f"{sink.folder}: results of micro-batch {found[0].batch}, which was interrupted, were removed: the sinks"
+                " have changed, and those of now get them"
+            )
+        return True
+
+
+def _warn_of_doubled(where: str, batch: int, why: str) -> None:
+    warn(
+        f"{where}: may have results of micro-batch {batch}, which was interrupted, and is repeated into the sinks of now:"
+        f" rows may be in both, and cannot be removed: {why}"
+    )
+
+
+def _was(sink: Sink) -> _Was:
+    is_here = isinstance(sink.place, LocalPath)
+    place = str(sink.place.resolve()) if is_here and sink.place is not None else None
+    return {"format": sink.format, "place": place, "shown": place or sink_kind(sink.format).shown(sink)}
+
+
+def _sinks_file(checkpoint: Place) -> JobFile[dict[str, _Was]]:
+    return JobFile(JobFolder(checkpoint).path / "sinks.json", dict[str, _Was], _KEEPS_FORMER, text=_sinks_text)
+
+
+def _sinks_text(plain: Mapping[str, _Was]) -> str:
+    return json.dumps(plain, indent=1, sort_keys=True)

@@ -58,6 +58,7 @@ def start(job: Job, report: OnBatch, kind: RunKind) -> Handle:
 def _begin(job: Job, report: OnBatch, kind: RunKind) -> Run:
     """Start a run, with the changes of the queries that wait."""
     deployment = job.checked.deployment
+    between_batches.leave_former(deployment, job.checked.record.identity, job.lock.confirm)
     between_batches.plan_anew(job.folder, job.checked.record.identity, deployment, job.lock.confirm)
     reached = job.folder.reached()
     program = _program(job, kind, reached)
