@@ -16,7 +16,7 @@ import querylang
 from job_engine.deployment import Deployment
 from job_engine.durable_files import JobFile
 from job_engine.errors import naming_settings
-from job_engine.job.checkpoint.checkpoint_record import Record, Schemas, crosses
+from job_engine.job.checkpoint.checkpoint_record import FILES_NAME, Record, Schemas, crosses
 from job_engine.job.plan_rules import clock_sources, with_source_orderings, would_chain
 from job_engine.local_path import temporary_folder
 from job_engine.place import Place
@@ -443,7 +443,7 @@ def _digest(deployment: Deployment, record: Record, plan: str) -> str:
         deployment.parameters.values,
         sorted(deployment.parameters.hidden),
         [(source.path, source.text) for source in texts_of(deployment.queries)],
-        (deployment.checkpoint / "ensue" / "files.json").read_bytes(),
+        (deployment.checkpoint / "ensue" / FILES_NAME).read_bytes(),
     )
     digest = blake2b(digest_size=16)
     for part in (*made_of, plan):

@@ -21,6 +21,7 @@ from typing import Any, NotRequired, TypedDict
 from job_engine.chance import new_salt
 from job_engine.deployment import Deployment
 from job_engine.durable_files import RESTORE, JobFile, indented
+from job_engine.job.checkpoint.checkpoint_record import FILES_NAME
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached
 from job_engine.job.journal import (
     Asked,
@@ -155,7 +156,7 @@ def write_files(checkpoint: Place, files: Running) -> None:
 
 
 def _files_file(checkpoint: Place) -> JobFile[_FilesFile]:
-    file, versions = checkpoint / "ensue" / "files.json", range(1, FILES_VERSION + 1)
+    file, versions = checkpoint / "ensue" / FILES_NAME, range(1, FILES_VERSION + 1)
     return JobFile(file, _FilesFile, RESTORE, versions, text=indented, packs=FILES_VERSION)
 
 

@@ -184,6 +184,10 @@ class Record:
         }
 
 
+FILES_NAME = "files.json"
+"""The file inside a checkpoint with what its query files said; it is written before the record."""
+
+
 def read_record(checkpoint: Place) -> Record | None:
     """The record of a checkpoint; None = a new one.
 
@@ -216,7 +220,10 @@ def _text(plain: dict[str, Any]) -> str:
 
 def _is_ours(path: Place) -> bool:
     """Whether a run that ended before it wrote the record, or a restore, may have left this."""
-    return path.name.startswith(".") or (path.name == "ensue" and {item.name for item in path.iterdir()} <= LOCKS)
+    if path.name != "ensue":
+        return path.name.startswith(".")
+    names = {item.name for item in path.iterdir()} - LOCKS
+    return all(name == FILES_NAME or name.startswith(".") for name in names)
 
 
 def _of_other_version(version: object) -> str:
@@ -254,9 +261,11 @@ def refuse_difference(checkpoint: Place, kept: Record, wanted: Record, deploymen
         if source.name in kept.sources:
             others = differences(kept.sources[source.name], source.fixed, kept.identity)
             found += [f"in '{source.name}' {difference}" for difference in others]
-    if not found and kept.plan != wanted.plan:
+    way_out = "Restore the deployment, or choose another checkpoint; nothing was changed"
+    if not found and kept.plan != wanted.plan:  # and what the files said is not written down
         changed = list(_lists("queries", kept.queries, wanted.queries))
         found = changed or ["the queries, event types, orderings or values of parameters have changed"]
+        way_out += ". Once a run has begun with the files as they were, `ensue run --apply` applies changed ones"
     if found and found == own and {**kept.settings, "buckets": ""} == {**wanted.settings, "buckets": ""}:
         raise InputError(
             f"{checkpoint}: this checkpoint was made for another number of buckets: {found[0]}. Restore the deployment,"
@@ -264,9 +273,7 @@ def refuse_difference(checkpoint: Place, kept: Record, wanted: Record, deploymen
         )
     if found:
         raise InputError(
-            f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(found)}."
-            " Restore the deployment, or choose another checkpoint; nothing was changed."
-            " `ensue run --apply` applies changed files of queries, `ensue deploy` and `replace` single ones"
+            f"{checkpoint}: this checkpoint was made for another deployment: {'; '.join(found)}. {way_out}"
         )
 
 

@@ -19,6 +19,7 @@ from job_engine.job.driver import Driver, Machine, driver_of, in_words_of_driver
 from job_engine.job.file_changes import take_files
 from job_engine.job.preflight import Checked, checked, note_release, other_release
 from job_engine.job.watch import Watch, open_watch
+from job_engine.job.written_journal import write_files
 from job_engine.setting_keys import Engine
 from job_engine.sinks.kinds import publishing
 from job_engine.sources.kinds import running_of
@@ -121,13 +122,16 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
     deployment = ready.deployment
     if ready.is_new:
         ready = ready.divided_among(machine.tasks(deployment))
+        write_files(
+            deployment.checkpoint, ready.files.files
+        )  # first: of each checkpoint it is known what its files said
         write_record(deployment.checkpoint, ready.record)
     note_release(deployment.checkpoint)
     keep_places(deployment)
     kept = read_record(deployment.checkpoint)
     if kept is not None and kept.chains != ready.record.chains:  # first, or the files would be older than chains
         write_record(deployment.checkpoint, kept.feeding())
-    take_files(deployment, ready.files, ready.program, is_written=ready.is_written)
+    take_files(deployment, ready.files, ready.program, is_written=ready.is_written or ready.is_new)
     if ready.has_other_files:
         write_record(deployment.checkpoint, ready.record)
     keep_plan(deployment, ready.record, ready.program)

@@ -140,7 +140,8 @@ def restore(
         record = checkpoint_record.read_record(source / _COPY)
         assert record is not None, "a whole backup has a record"
         _refuse_other_buckets(source, record, deployment)
-        checkpoint_record.refuse_difference(source, record, open_record(deployment, record), deployment)
+        wanted = open_record(deployment, record, source / _COPY)
+        checkpoint_record.refuse_difference(source, record, wanted, deployment)
         mark = checkpoint_record.half_restored(deployment.checkpoint).read()
         if mark is not None and mark["backup"] != str(source.resolve()):
             checkpoint_record.refuse_half_restored(deployment.checkpoint)

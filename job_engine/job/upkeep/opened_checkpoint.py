@@ -15,15 +15,18 @@ from job_engine.job.checkpoint.checkpoint_record import (
 from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.compilation import compiled_as_kept
 from job_engine.job.driver import driver_of, in_words_of_driver
-from job_engine.job.plan_rules import clock_sources
+from job_engine.job.plan_rules import clock_sources, finished, would_chain
 from job_engine.job.preflight import refuse_damaged_logs
 from job_engine.job.stages.between_batches import kept_program
+from job_engine.job.written_journal import read_files
 from job_engine.operator.bucket_state import seeds_of
+from job_engine.place import Place
 from job_engine.sources.listing.batch_log import last_batch
 from job_engine.wire.program import Program
 from querylang.dataclass import dataclass, replace
-from querylang.errors import InputError
+from querylang.errors import EnsueError, InputError
 from querylang.plan.model import Plan
+from querylang.running import Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +56,37 @@ def open_checkpoint(deployment: Deployment) -> Opened:
     return Opened(deployment, record, placed(program, record, deployment.checkpoint))
 
 
-def open_record(deployment: Deployment, kept: Record) -> Record:
-    """The record that a deployment would have with the event types of another one."""
-    return _wanted(deployment, kept)[1]
+def open_record(deployment: Deployment, kept: Record, checkpoint: Place) -> Record:
+    """The record that a deployment would have in another checkpoint, whose record is `kept`."""
+    return _wanted(replace(deployment, checkpoint=checkpoint), kept)[1]
 
 
 def _wanted(deployment: Deployment, kept: Record) -> tuple[Program, Record]:
-    """What the files say, by the rules that the checkpoint has."""
-    compiled = compiled_as_kept(deployment, kept)
+    """What the files said when they were last applied, by the rules that the checkpoint has.
+
+    That they have been edited since, or do not compile now, concerns the next start alone.
+    """
+    before = read_files(deployment)
+    try:
+        compiled = compiled_as_kept(deployment, kept)
+    except EnsueError:
+        if before is None:
+            raise
+        return _as_applied(before, deployment, kept)
     programs = [
         _program(plan, deployment, kept, feeds=compiled.feeds) for plan in (compiled.plan, *compiled.plan.earlier())
     ]
-    chosen = next((program for program in programs if program.fingerprint() == kept.plan), programs[0])
-    return chosen, Record.of(deployment, chosen, compiled.schemas)
+    chosen = next((program for program in programs if program.fingerprint() == kept.plan), None)
+    if chosen is None and before is not None:
+        return _as_applied(before, deployment, kept)
+    return chosen or programs[0], Record.of(deployment, chosen or programs[0], compiled.schemas)
+
+
+def _as_applied(before: Running, deployment: Deployment, kept: Record) -> tuple[Program, Record]:
+    plan, feeds = before.plan(), kept.chains or not would_chain(before.plan())
+    program = _program(finished(plan, deployment, feeds=feeds), deployment, kept, feeds=feeds)
+    record = Record.of(deployment, program, kept.types())
+    return program, replace(record, plan=kept.plan, queries=kept.queries)
 
 
 def _program(plan: Plan, deployment: Deployment, kept: Record, *, feeds: bool) -> Program:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from shutil import rmtree
 
 import pandas as pd
 import pytest
@@ -12,6 +14,7 @@ from job_engine.job.checkpoint.job_folder import JobFolder
 from job_engine.job.history.running import send_with_history
 from job_engine.job.job import run as run_once
 from job_engine.job.preflight import plan_of
+from job_engine.job.stages import prepare
 from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep import backup
 from job_engine.job.upkeep.backup import back_up, restore
@@ -23,7 +26,7 @@ from job_engine.sinks.folder import compaction
 from job_engine.sinks.kinds import publishing
 from job_engine.sources.folder import after_reading
 from job_engine.sources.listing.batch_log import last_batch
-from querylang.errors import InputError
+from querylang.errors import EnsueError, InputError
 from tests.support.delta_tables import match_ids_in
 from tests.support.local_jobs import NEVER, CrashAt, begun, crashed, local, run
 from tests.support.sensors import add_files, expected, project, streamed, table, totals
@@ -315,3 +318,41 @@ def test_a_start_is_planned_on_the_checkpoint_of_its_own_engine(tmp_path: Path) 
     path.write_text(path.read_text().replace("engine: local", "engine: spark"))
     with pytest.raises(InputError, match="this checkpoint is of `engine: local`"):
         plan_of(path)
+
+
+@pytest.mark.parametrize("edit", ["replaced", "broken"])
+def test_files_that_were_edited_since_do_not_stand_in_the_way(tmp_path: Path, edit: str) -> None:
+    path, queries = sensors(tmp_path), tmp_path / "sensors.query"
+    text = queries.read_text()
+    queries.write_text(text.replace("50.0", "40.0") + FALL if edit == "replaced" else "query {")
+    back_up(path, tmp_path / "copy")
+    assert compact_job(path, 1 << 20)
+    forget(path, ["sensor=s1"], wait=False)
+    assert [key.query for key in job_state(path, ["s2"]).keys or ()] == ["Rise"]
+    rebucket(path, 2)
+    path.write_text(path.read_text().replace("buckets: 2", "buckets: 3"))
+    restore(path, tmp_path / "copy", replace=True, remove_results=True)
+    with pytest.raises(InputError if edit == "replaced" else EnsueError, match=r"files have changed since|expected"):
+        run_once(path, once=True)
+    queries.write_text(text)
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
+
+
+def test_a_start_that_ends_before_the_record_is_written_leaves_nothing_to_be_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = sensors(tmp_path)
+    for name in ("state", "out"):
+        rmtree(tmp_path / name)
+
+    def fails(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "write_record", fails)
+        with pytest.raises((OSError, EnsueError)):
+            run_once(path, once=True)
+    (tmp_path / "sensors.query").write_text((tmp_path / "sensors.query").read_text().replace("50.0", "40.0"))
+    run(path)
+    assert streamed(tmp_path) == expected(tmp_path)
