@@ -405,7 +405,7 @@ def unread_tables(deployment: Path, tables: Sequence[Table]) -> list[str]:
 
 
 def replayed_tables(
-    deployment: Path, queries: Path, tables: Sequence[Table], gone: Gone, controls: Sequence[Control]
+    deployment: Path, queries: Path, tables: Sequence[Table], gone: Gone, controls: Sequence[Control], **options: Any
 ) -> Answers:
     """What a replay gives of all that a job has read, and of changes."""
     found, lost = [], 0
@@ -421,6 +421,6 @@ def replayed_tables(
             else:
                 found.append([{**row.cells, **place(name, offset)} for offset, row in enumerate(file.rows, 1)])
     found += control_tables(controls)
-    answers = of_tables(queries, found) if found else Answers(Counter(), Counter(), Counter(), Counter())
+    answers = of_tables(queries, found, **options) if found else Answers(Counter(), Counter(), Counter(), Counter())
     titles = [query.title for query in querylang.compile_paths([queries]).plan.queries]
     return replace(answers, ledger=answers.ledger + Counter({(title, "lost"): lost for title in titles if lost}))

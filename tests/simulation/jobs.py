@@ -24,10 +24,13 @@ from job_engine.sources.listing.batch_log import batches_of
 from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, unread_tables
+from tests.simulation.edits import REFUSALS as OF_EDITS
+from tests.simulation.edits import Edits
 from tests.simulation.faults import Aim, Met
 from tests.simulation.forgetting import Forgetting, unbalanced
 from tests.simulation.histories import Histories, said
 from tests.simulation.kinds import (
+    EDITING,
     FOCUSES,
     FOCUSES_OF,
     FOCUSES_OF_LOSSES,
@@ -46,6 +49,7 @@ from tests.simulation.kinds import (
 )
 from tests.simulation.lookups import Levels
 from tests.simulation.losses import Losses
+from tests.simulation.settings import Settings
 from tests.simulation.stores import BUCKET, simulated_store
 from tests.simulation.topics import (
     Topic,
@@ -58,7 +62,7 @@ from tests.simulation.topics import (
     write_messages,
 )
 from tests.simulation.world import World
-from tests.torture.answers import Answers, Comparable, Control, replayed, written
+from tests.torture.answers import Answers, Comparable, Control, replayed, without_members, written
 from tests.torture.chained import chained_change, give_parameters
 from tests.torture.changes import Changes, change_of_tables, random_change, write_control
 from tests.torture.streams import Source, write_next
@@ -142,6 +146,9 @@ class Telling:
             (drawn,) = random.Random(f"kind {story.seed}").choices((*INSTEAD, drawn), chances)
         own = kind or drawn
         self._path, self._sources = deployment(self._chooser, world, story.seed, own)
+        self._settings: Settings | None = None
+        if has_histories:
+            self._settings = Settings.of(self._path, random.Random(f"settings {story.seed}"), own, self._sources)
         for source in self._sources:
             if less.rows is not None:  # those that are there already stay
                 source.rows = source.rows[: max(less.rows, sum(len(rows) for _, rows in source.files))]
@@ -163,6 +170,8 @@ class Telling:
             is_changed = is_changed and self._histories is None
         elif has_histories and own not in (Kind.FILES, Kind.QUERIES, Kind.CHAINS):
             is_changed = self._past.random() < 0.4
+        is_ordered = self._settings is not None and "ordering" in self._settings.options  # in place of waits
+        is_changed = is_changed and not is_ordered
         # messages, tables and objects come in fewer parts than files
         self._change_rate = 0.0 if not is_changed else 0.3 if own in (Kind.FILES, Kind.CHAINS) else 0.7
         self._expiry = random.Random(f"expiry {story.seed}")
@@ -193,9 +202,15 @@ class Telling:
             self._change_rate = 0.7
         else:
             self._streams = False
+        editing = random.Random(f"edits {story.seed}")
+        is_edited = has_histories and own in EDITING and self._histories is None and not is_changed
+        is_edited = is_edited and not is_ordered and editing.random() < EDITING[own]
+        self._edits = Edits.of(self._path, editing) if is_edited else None
+        self._expires &= not is_edited
         self._accepts_loss = False
         losing = random.Random(f"losses {story.seed}")
         loses = has_histories and own is Kind.FILES and self._histories is None and losing.random() < LOSING
+        loses = loses and self._edits is None
         self._losses = Losses(losing) if loses else None
         self._focuses = FOCUSES_OF_LOSSES if loses else FOCUSES_OF.get(own, FOCUSES)
         if loses:
@@ -214,6 +229,7 @@ class Telling:
         self._starts_twice = self._is_torn = False
         sent = (self._histories or self._changes).sent
         restores = not self._is_lossy and "checkpoint: s3" not in self._path.read_text("utf-8")  # no rename there
+        restores &= self._settings is None or not (self._settings.moves or self._settings.channel)
         self._care = Care(self._path, random.Random(f"care {story.seed}"), sent, restores=restores)
 
     def tell(self, aim: Aim | None, care: float) -> None:
@@ -242,6 +258,10 @@ class Telling:
                 expire_planned(self._expiry, self._world.broker, self._topics)
             if self._forgetting is not None and self._forgetting.chooser.random() < 0.5:
                 self._acts(self._forgetting.act())
+            if self._edits is not None and self._edits.chooser.random() < 0.5:
+                self._edits.write()
+            if self._settings is not None and self._settings.chooser.random() < 0.3:
+                self._settings.edit()
             while self._care.chooser.random() < care:
                 self._acts()
         self._world.faults.aim = None
@@ -280,13 +300,17 @@ class Telling:
         """Run the job to its end; what is lost has to stop it before that is accepted."""
         if self._others is not None:
             allow(self._path)
-        accepts = self._is_lossy
-        if accepts and self._life(lambda: run(self._path, once=True, flush=True), refuses=self._refuses):
+        accepts, applies = self._is_lossy, self._edits is not None
+        if accepts and self._life(lambda: run(self._path, once=True, flush=True, apply=applies), refuses=self._refuses):
             return True
-        return self._life(lambda: run(self._path, once=True, flush=True, accept_loss=accepts), is_last=True)
+        return self._life(
+            lambda: run(self._path, once=True, flush=True, accept_loss=accepts, apply=applies), is_last=True
+        )
 
     def _refuses(self, error: str) -> bool:
         """Whether a run was refused as it should be: what it has to read no longer exists, or is not allowed."""
+        if self._edits is not None and any(part in error for part in OF_EDITS):
+            return True
         parts = REFUSALS if self._others is not None else ("ensue run --accept-loss",)
         return (self._is_lossy or self._others is not None) and any(part in error for part in parts)
 
@@ -323,6 +347,8 @@ class Telling:
                     stack.enter_context(self._others.gone.noticed())
                 if self._losses is not None:
                     stack.enter_context(self._losses.noticed())
+                if self._edits is not None:
+                    stack.enter_context(self._edits.noticed())
                 has_returned = world.live(do)
         except EnsueError as error:
             has_returned = False
@@ -390,7 +416,8 @@ class Telling:
         self._starts_twice = self._chooser.random() < 0.2
         if self._starts_twice:
             scheduler.start(self._starts_too, "second")
-        handle = deploy(self._path, accept_loss=self._accepts_loss)
+        applies = self._edits is not None and self._edits.chooser.random() < 0.7
+        handle = deploy(self._path, accept_loss=self._accepts_loss, apply=applies)
         scheduler.wait(lambda: arrivals.has_ended, self._chooser.choice((1.0, 3.0, 10.0, 30.0)))
         if not handle.await_termination(self._chooser.choice((0.0, 0.3, 5.0))):
             handle.stop()
@@ -523,17 +550,24 @@ class Telling:
             if self._forgetting is None:
                 self._story.problems += messages_of(self._world.broker, expected)
             expected = replace(expected, outputs=answer.outputs)
+        if self._settings is not None and self._settings.is_one:
+            expected = without_members(expected)
         ended = set() if self._histories is None else {*self._histories.sent.values()}
         begun = {name for text in self._changes.streamed for name in re.findall(r"query (\w+)", text)}
+        if self._edits is not None:
+            ended, begun = self._edits.names, self._edits.names
         expected = replace(expected, ledger=_without_unread(answer.ledger, expected.ledger, ended, begun))
         problems = self._story.problems
         problems += [*wrong, *unread_tables(self._path, self._read_tables)]
         if self._levels is not None:
             problems += self._levels.problems(is_asked=not self._change_rate and self._histories is None)
         own = answer if self._histories is None else said(answer)
+        if self._edits is not None:
+            own, expected = said(answer), said(expected)
         if self._forgetting is not None and self._forgetting.asked:
             own, expected = (self._forgetting.of_others(each) for each in (own, expected))
         problems += unbalanced(answer.ledger)
+        expected = replace(expected, ledger=_without_later_forgotten(answer.ledger, expected.ledger))
         problems += own.differences(expected)
         for seen in self._seen:
             gone = [(kind, getattr(seen, kind) - getattr(answer, kind)) for kind in ("matches", "outputs", "discarded")]
@@ -551,11 +585,15 @@ class Telling:
         if self._histories is not None:
             done, wrong = self._histories.done()
             return self._histories.expected(self._replayed, done), wrong
+        if self._edits is not None:
+            controls, wrong = self._edits.controls()
+            return self._replayed(self._edits.whole(), controls), wrong
         (query,) = self._folder.glob("*.query")
         controls, wrong = self._changes.controls()
         if self._losses is None:
             return self._replayed(query, controls), wrong
-        answers = replayed(query, self._losses.left(self._sources), [*self._controls, *controls])
+        options = {} if self._settings is None else self._settings.options
+        answers = replayed(query, self._losses.left(self._sources), [*self._controls, *controls], **options)
         return self._losses.with_lost(answers, self._results(), self._path, self._changes.names), [
             *wrong,
             *self._losses.problems(self._path),
@@ -563,12 +601,19 @@ class Telling:
 
     def _replayed(self, queries: Path, changes: list[Control]) -> Answers:
         controls = [*self._controls, *changes]
+        options = {} if self._settings is None else self._settings.options
         if self._topics:
-            return replayed_topics(queries, self._topics, self._world.broker, controls)
+            return replayed_topics(queries, self._topics, self._world.broker, controls, **options)
         if self._others is not None:
-            return replayed_tables(self._path, queries, self._read_tables, self._others.gone, controls)
-        lookups = None if self._levels is None else self._levels.given()
-        return replayed(queries, self._sources, controls, lookups)
+            return replayed_tables(self._path, queries, self._read_tables, self._others.gone, controls, **options)
+        lookups = {} if self._levels is None else {"tables": self._levels.given()}
+        return replayed(queries, self._sources, controls, **options, **lookups)
+
+
+def _without_later_forgotten(found: Comparable, expected: Comparable) -> Comparable:
+    """What a replay counts without keys that it forgets at the end, where its clock is that of all sources."""
+    word = "forgotten_keys"
+    return +Counter({key: min(count, found[key]) if key[1] == word else count for key, count in expected.items()})
 
 
 def _without_unread(found: Comparable, expected: Comparable, ended: set[str], begun: set[str]) -> Comparable:

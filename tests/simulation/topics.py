@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from job_engine.deployment_file import load_deployment
 from job_engine.sources.listing.manifests import what_was_read
@@ -169,7 +170,9 @@ def _produce(broker: Broker, source: Topic, partitions: list[int], rows: list[Ro
         source.write(broker, partition, row, transaction)
 
 
-def replayed_topics(queries: Path, topics: list[Topic], broker: Broker, controls: Sequence[Control]) -> Answers:
+def replayed_topics(
+    queries: Path, topics: list[Topic], broker: Broker, controls: Sequence[Control], **options: Any
+) -> Answers:
     """What a replay gives of all messages that are committed, and were not reported as lost, and of changes."""
     tables: list[list[dict[str, object]]] = []
     for source in sorted(topics, key=lambda item: item.name):
@@ -184,7 +187,7 @@ def replayed_topics(queries: Path, topics: list[Topic], broker: Broker, controls
                 own = place(origin, stored.offset) | {"partition": number}
                 rows.append({**cells, "at": latest * 1000 / SECOND, **own})
             tables.append(rows)
-    found = of_tables(queries, [*tables, *control_tables(controls)])
+    found = of_tables(queries, [*tables, *control_tables(controls)], **options)
     titles = {title for title, _ in found.ledger if title}
     lost = Counter({(title, "lost"): len(broker.lost) for title in titles if broker.lost})
     return replace(found, ledger=found.ledger + lost)

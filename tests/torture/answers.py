@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -28,6 +28,13 @@ OF_JOBS = ("begin with a new checkpoint", "the Delta table has another schema", 
 
 BEHIND = "~changes"
 """A source whose records come behind all others of the same arrival. A job counts no changes as records."""
+
+
+CHANNEL = "silent"
+"""A channel that queries here send to, which may have a sink of its own."""
+
+_COMMON = ("match_id", "query", "instance", "time", "definitive", "emitted", "waited", "key")
+"""The columns that the table for the matches of all queries has in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +70,26 @@ class Answers:
 def written(folder: Path, sink: str = "parquet", tables: Collection[str] = ()) -> Answers:
     """What the sinks of a job hold; `sink`: their format, but of `tables`, which are Delta tables."""
     own = {name: "delta" if name in tables else sink for name in ("matches", "output", "discarded", "ledger")}
-    matches: Comparable = Counter()
-    for path in visible_files(folder / "matches", own["matches"]):
-        matches.update(_matches(pa.parquet.ParquetFile(path).read()))
-    output, discarded, ledger = (_table(folder / name, own[name]) for name in ("output", "discarded", "ledger"))
-    return Answers(matches, _outputs(output), _discarded(discarded), _ledger(ledger))
+    found = Answers(Counter(), Counter(), Counter(), Counter())
+    for again in ("", "2"):  # a sink may have moved
+        for path in visible_files(folder / f"matches{again}", own["matches"]):
+            found.matches.update(_matches(pa.parquet.ParquetFile(path).read()))
+        output, discarded, ledger = (
+            _table(folder / f"{name}{again}", own[name]) for name in ("output", "discarded", "ledger")
+        )
+        found.outputs.update(_outputs(output))
+        found.discarded.update(_discarded(discarded))
+        found.ledger.update(_ledger(ledger))
+    found.outputs.update(_outputs(_table(folder / CHANNEL, sink)))
+    return replace(found, ledger=Counter({key: count for key, count in found.ledger.items() if count}))
 
 
-def replayed(
-    queries: Path, sources: list[Source], controls: list[Control], lookups: Mapping[str, Path] | None = None
-) -> Answers:
+def replayed(queries: Path, sources: list[Source], controls: list[Control], **options: Any) -> Answers:
     """What a replay of all records gives: a table a file, sources by name, files as they were read.
 
-    lookups: tables beside the stream, by name
+    options: of `ensue.replay`
     """
-    tables = [
+    records = [
         [
             {**row.cells, **place(f"{source.name}/{name}" if len(sources) > 1 else name, offset)}
             for offset, row in enumerate(rows, 1)
@@ -85,7 +97,7 @@ def replayed(
         for source in sorted(sources, key=lambda item: item.name)
         for name, rows in source.files
     ]
-    return of_tables(queries, [*tables, *control_tables(controls)], lookups)
+    return of_tables(queries, [*records, *control_tables(controls)], **options)
 
 
 def control_tables(controls: Sequence[Control]) -> list[list[dict[str, object]]]:
@@ -96,17 +108,15 @@ def control_tables(controls: Sequence[Control]) -> list[list[dict[str, object]]]
     ]
 
 
-def of_tables(
-    queries: Path, tables: list[list[dict[str, object]]], lookups: Mapping[str, Path] | None = None
-) -> Answers:
-    """What a replay of tables gives, whose records have their places as columns; `lookups`: as of `replayed`."""
+def of_tables(queries: Path, records: list[list[dict[str, object]]], **options: Any) -> Answers:
+    """What a replay gives of tables of records, which have their places as columns; `options`: as of `replayed`."""
     folder = queries.with_name("replay")
     folder.mkdir()
-    for number, rows in enumerate(tables):
+    for number, rows in enumerate(records):
         text = "".join(json.dumps({"ts": None, **cells}) + "\n" for cells in rows)
         (folder / f"{number}.jsonl").write_text(text)
     with patch.object(own_columns, "MOST_SOURCES", 1_000_000):  # here each file of a job is a source of its own
-        results = ensue.replay(queries, folder, source_time="ts", source_column="source", tables=lookups).results
+        results = ensue.replay(queries, folder, source_time="ts", source_column="source", **options).results
     matches: Comparable = Counter()
     for table in results.matches.values():
         matches.update(_matches(table))
@@ -156,7 +166,22 @@ def _table(folder: Path, sink: str) -> pa.Table:
 def _matches(table: pa.Table) -> Comparable:
     """Everything of each match; a job writes a column per name of the pattern, a replay has two structs."""
     names = [name for name in table.column_names if not name.startswith("_")]
-    return Counter(_frozen(_flat(row)) for row in table.select(names).to_pylist())
+    is_one = "members" in names and pa.types.is_string(table.schema.field("members").type)
+    rows = map(_of_one, table.to_pylist()) if is_one else map(_flat, table.select(names).to_pylist())
+    return Counter(map(_frozen, rows))
+
+
+def without_members(answers: Answers) -> Answers:
+    """What a table for the matches of all queries has in columns: their ids say the rest."""
+    matches: Comparable = Counter()
+    for row, count in answers.matches.items():
+        matches[tuple((name, value) for name, value in row if name in _COMMON)] += count
+    return replace(answers, matches=matches)
+
+
+def _of_one(row: dict[str, Any]) -> dict[str, Any]:
+    found = row | {"key": json.loads(row["key"])}
+    return {name: value for name, value in found.items() if name in _COMMON and value not in (None, {})}
 
 
 def _outputs(table: pa.Table) -> Comparable:

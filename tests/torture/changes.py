@@ -114,9 +114,9 @@ def random_change(chooser: random.Random) -> str:
     name = chooser.choice(NAMES)
     match chooser.randrange(10):
         case 0 | 1 | 2:
-            return _event("DeployQuery", _text(chooser, name))
+            return _event("DeployQuery", random_text(chooser, name))
         case 3 | 4 | 5:
-            return _event("ReplaceQuery", _text(chooser, name), *(["now"] if chooser.random() < 0.3 else []))
+            return _event("ReplaceQuery", random_text(chooser, name), *(["now"] if chooser.random() < 0.3 else []))
         case 6:
             return _event("UndeployQuery", name)
         case 7 | 8:
@@ -130,7 +130,8 @@ def _event(name: str, *arguments: object) -> str:
     return json.dumps({name: arguments})
 
 
-def _text(chooser: random.Random, name: str) -> str:
+def random_text(chooser: random.Random, name: str) -> str:
+    """A query of that name."""
     body = chooser.choice(TEXTS).format(
         window=chooser.choice((5, 20, 60)),
         wait=chooser.choice((1, 3)),

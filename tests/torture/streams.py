@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
+
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
 
@@ -36,7 +39,7 @@ class Row:
 class Source:
     """One source of a job.
 
-    format: of its files
+    format: of its files: `csv`, `json`, `parquet` or `arrow`, the first two with `.gz` or `.zst` behind it
     event: all its records have this type; None = they say it
     rows: in order of arrival
     files: what was written, in the order in which it is read: name and rows
@@ -120,7 +123,7 @@ def write_next(
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(_as_csv(source, rows) if source.format == "csv" else _as_json(source, rows), encoding="utf-8")
+    draft.write_bytes(_content(source, rows))
     if times is not None:
         os.utime(draft, times)
     draft.replace(path)
@@ -128,11 +131,41 @@ def write_next(
     return path
 
 
+def _content(source: Source, rows: list[Row]) -> bytes:
+    kind, _, packing = source.format.partition(".")
+    data = _WRITERS[kind](source, rows)
+    if not packing:
+        return data
+    found = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(found, "gzip" if packing == "gz" else "zstd") as packed:
+        packed.write(data)
+    return found.getvalue().to_pybytes()
+
+
+def _as_arrow(source: Source, rows: list[Row]) -> bytes:
+    found = pa.BufferOutputStream()
+    table = _as_table(source, rows)
+    with pa.ipc.new_file(found, table.schema) as writer:
+        writer.write_table(table)
+    return found.getvalue().to_pybytes()
+
+
+def _as_parquet(source: Source, rows: list[Row]) -> bytes:
+    found = pa.BufferOutputStream()
+    pa.parquet.write_table(_as_table(source, rows), found)
+    return found.getvalue().to_pybytes()
+
+
+def _as_table(source: Source, rows: list[Row]) -> pa.Table:
+    schema = pa.schema([(name, _TYPES[name]) for name in _columns(source)])
+    return pa.Table.from_pylist([row.cells for row in rows], schema=schema)
+
+
 def _columns(source: Source) -> list[str]:
     return ["at", *(["event"] if source.event is None else []), "k", "v", "n", "ts"]
 
 
-def _as_csv(source: Source, rows: list[Row]) -> str:
+def _as_csv(source: Source, rows: list[Row]) -> bytes:
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_MINIMAL, lineterminator="\n")
     writer.writerow(_columns(source))
@@ -142,7 +175,7 @@ def _as_csv(source: Source, rows: list[Row]) -> str:
         csv.writer(line, lineterminator="\n").writerow(["" if cell is None else cell for cell in cells])
         # an empty cell is null, a quoted one is empty text
         text.write(line.getvalue() if row.cells["k"] != "" else _with_quotes(source, cells))
-    return text.getvalue()
+    return text.getvalue().encode()
 
 
 def _with_quotes(source: Source, cells: list[Any]) -> str:
@@ -150,8 +183,13 @@ def _with_quotes(source: Source, cells: list[Any]) -> str:
     return ",".join(quoted) + "\n"
 
 
-def _as_json(source: Source, rows: list[Row]) -> str:
+def _as_json(source: Source, rows: list[Row]) -> bytes:
     hidden = set() if source.event is None else {"event"}
     return "".join(
         json.dumps({name: row.cells[name] for name in row.cells if name not in hidden}) + "\n" for row in rows
-    )
+    ).encode()
+
+
+_WRITERS = {"csv": _as_csv, "json": _as_json, "parquet": _as_parquet, "arrow": _as_arrow}
+_TYPES = {name: pa.float64() for name in ("at", "ts")} | {name: pa.int64() for name in "vn"}
+_TYPES |= {name: pa.string() for name in ("event", "k")}
