@@ -494,7 +494,9 @@ class Telling:
         assert self._others is not None, "there are some"
         tables = sorted({log.parents[1] for log in self._out.rglob("_delta_log/*.json")})
         if tables:
-            self._others.commit(str(self._expiry.choice(tables)))
+            table = str(self._expiry.choice(tables))
+            self._others.commit(table)
+            self._world.disk.synced_below(table)
 
     @property
     def _topics(self) -> list[Topic]:
