@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,13 +27,11 @@ class Edits:
     """The query file of a job.
 
     first: its text before anybody changed it
-    taken: its text when a command to take it over was sent, by the command's number
     """
 
     deployment: Path
     chooser: random.Random
     first: str
-    taken: dict[int, str] = field(default_factory=dict)
 
     @staticmethod
     def of(path: Path, chooser: random.Random) -> Edits:
@@ -54,18 +52,29 @@ class Edits:
         _file(self.deployment).write_text(types + "".join(texts.values()), "utf-8")
 
     @contextmanager
-    def noticed(self) -> Iterator[None]:
-        """Notice what is taken over."""
+    def noticed(self, outside: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
+        """Keep the text whenever a command to take it over is sent; `outside`: where files can be written."""
         send = CommandFolder.send
 
         def noting(folder: CommandFolder, text: str, **more: Any) -> Any:
             command = send(folder, text, **more)
             if text.startswith('{"ApplyFiles"'):
-                self.taken[command.number] = _file(self.deployment).read_text("utf-8")
+                with outside():
+                    self._taken.mkdir(exist_ok=True)
+                    (self._taken / f"{command.number}").write_text(_file(self.deployment).read_text("utf-8"), "utf-8")
             return command
 
         with patch.object(CommandFolder, "send", noting):
             yield
+
+    @property
+    def _taken(self) -> Path:
+        return self.deployment.parent / "taken over"
+
+    @property
+    def taken(self) -> dict[int, str]:
+        """The texts that were taken over, by the number of the command."""
+        return {int(path.name): path.read_text("utf-8") for path in self._taken.glob("*")}
 
     @property
     def names(self) -> set[str]:
@@ -83,15 +92,15 @@ class Edits:
     def controls(self) -> tuple[list[Control], list[str]]:
         """What was taken over, as control events at their places, and what is wrong with the answers."""
         folder = CommandFolder(load_deployment(self.deployment).checkpoint)
-        _, running = divided(self.first)
+        taken, (_, running) = self.taken, divided(self.first)
         controls, problems = [], []
         done = sorted(int(path.stem) for path in folder.done.iterdir()) if folder.done.exists() else []
         for number in done:
             outcome = folder.outcome(number)
-            if outcome is None or number not in self.taken:
+            if outcome is None or number not in taken:
                 continue
             problems += [f"an edit was refused: {error}" for error in outcome.errors]
-            _, wanted = divided(self.taken[number])
+            _, wanted = divided(taken[number])
             place = EARLIEST if outcome.time is None else outcome.time
             controls += [Control(place, text, f"{number}", BEHIND) for text in _events(running, wanted)]
             running = wanted

@@ -37,6 +37,7 @@ class Forgetting:
 
     def act(self) -> Act:
         """The command between two lives; the next start takes it."""
+        self.asked += 1  # it may be done in another process
         return Act(f"forget '{self.key}'", self.ask, refused_with(*NOT_YET))
 
     def ask(self) -> None:

@@ -188,7 +188,8 @@ class Telling:
         is_steered = has_histories and (self._folder / "control").exists() and self._steering.random() < 0.4
         self._control_rate = 0.2 if is_steered else 0.0
         forgetting = random.Random(f"forgetting {story.seed}")
-        is_plain = own in FORGETTING and self._histories is None
+        # what is forgotten moves no clock that all keys share
+        is_plain = own in FORGETTING and self._histories is None and not is_ordered
         forgets = has_histories and is_plain and forgetting.random() < FORGETTING[own]
         self._forgetting = Forgetting.of(self._path, forgetting) if forgets else None
         if self._levels is not None and self._forgetting is not None:
@@ -348,7 +349,7 @@ class Telling:
                 if self._losses is not None:
                     stack.enter_context(self._losses.noticed())
                 if self._edits is not None:
-                    stack.enter_context(self._edits.noticed())
+                    stack.enter_context(self._edits.noticed(world.scheduler.outside))
                 has_returned = world.live(do)
         except EnsueError as error:
             has_returned = False

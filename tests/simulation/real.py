@@ -24,7 +24,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, cast
 
-from job_engine import errors as job_errors
 from job_engine.job.job import deploy
 from querylang import errors
 from tests.simulation.faults import Aim, Fault
@@ -160,10 +159,16 @@ class Machine:
 
 
 def _error(name: str, text: str) -> Exception:
-    known: type[Exception] = getattr(errors, name, getattr(job_errors, name, RuntimeError))
+    known = next((kind for kind in _below(errors.EnsueError) if kind.__name__ == name), RuntimeError)
     error = known.__new__(known, text)
     Exception.__init__(error, text)  # some are made of more than their text
     return error
+
+
+def _below(kind: type[Exception]) -> Iterator[type[Exception]]:
+    yield kind
+    for own in kind.__subclasses__():
+        yield from _below(own)
 
 
 def _runs(child: int) -> bool:
@@ -195,7 +200,13 @@ class RealTelling(Telling):
     def __init__(self, story: Story, machine: Machine, kind: Kind) -> None:
         super().__init__(story, cast("World", machine), kind, Less(), has_histories=True)
         self._machine, self._until = machine, 0.0
+        self._losses, self._is_lossy = None, False  # what a process has read is known in that process alone
         text = self._path.read_text("utf-8").replace("engine: local", f"engine: {machine.engine}")
+        # whoever has read a table of Delta cannot fork any more
+        text, self._tables = (
+            re.sub(r"format: delta(, partition_by: \w+)?, path: (?!tables)", "format: parquet, path: ", text),
+            [],
+        )
         # a first file of unknown types only, and one type that is asked for: what `event` is has to be said
         self._path.write_text(re.sub(r"(path: [^ ,]+, )(?=source_time|options)", r"\1type: event, ", text), "utf-8")
 
@@ -214,7 +225,8 @@ class RealTelling(Telling):
 
     def _runs(self) -> None:
         """A job that is stopped some time, while files arrive."""
-        handle = deploy(self._path)
+        applies = self._edits is not None and self._edits.chooser.random() < 0.7
+        handle = deploy(self._path, apply=applies)
         if not handle.await_termination(self._until):
             handle.stop()
 
