@@ -9,7 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
 
 import querylang
 from job_engine.deployment_file import load_deployment
@@ -19,11 +23,11 @@ from job_engine.sources.listing.command_folder import CHANGE, CommandFolder
 from querylang.plan.routing import receivers
 from runtime.instants import EARLIEST
 from tests.support.books import divided
-from tests.torture.answers import BEHIND, Answers, Comparable, Control
-from tests.torture.streams import SECOND
+from tests.torture.answers import BEHIND, Answers, Comparable, Control, place
+from tests.torture.streams import SECOND, START, Source, cells_of_record
 
-Replay = Callable[[Path, list[Control]], Answers]
-"""Gives the answers of queries to all that was read, and to control events."""
+Replay = Callable[..., Answers]
+"""Gives the answers of queries to all that was read, and to control events, behind rows of the past."""
 
 REFUSALS = (
     "no job has run on this checkpoint yet",
@@ -33,6 +37,7 @@ REFUSALS = (
     "and that text is not kept",
     "that has ended are still to be processed",
     "the job has read nothing of table",
+    "has not brought a record yet",  # of a history that begins with a table
     "begin with a new checkpoint",
     "deployed since the history was read",
     "Input/output error",  # the disk, while the job takes the command
@@ -67,6 +72,39 @@ def _undeploy(name: str) -> str:
     return json.dumps({"UndeployQuery": [name]})
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A table of records from before a job's own: its rows in order of arrival, as a replay has them."""
+
+    rows: tuple[dict[str, object], ...]
+
+    @staticmethod
+    def beside(path: Path, chooser: random.Random, sources: Sequence[Source]) -> Past:
+        """Write the table, and its name into the deployment file."""
+        rows, at = [], START - chooser.choice((1, 40)) * SECOND
+        for number in range(chooser.choice((1, 10, 30))):
+            source = chooser.choice(sources)
+            cells = cells_of_record(chooser, source, 1_000_000 + number, at)
+            cells["v"] = None if cells["v"] == "oops" else cells["v"]
+            rows.append({**cells, **place(f"{source.name}/{PAST}", number)})
+            at = min(at + chooser.choice((0, 1, SECOND)), START - 1)
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        table = pa.table({name: pa.array(cells, _OF_TABLE.get(name)) for name, cells in columns.items()})
+        (path.parent / PAST).mkdir()
+        cut = chooser.randrange(len(rows))
+        for number, part in enumerate((table.slice(0, cut), table.slice(cut))):
+            pa.parquet.write_table(part, path.parent / PAST / f"{number}.parquet")
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"history: {{format: parquet, path: {PAST}, source_time: ts}}\n")
+        return Past(tuple(rows))
+
+
+PAST = "past"
+"""The folder of the table."""
+
+_OF_TABLE = {"at": pa.float64(), "ts": pa.float64(), "k": pa.string(), "v": pa.int64(), "n": pa.int64()}
+
+
 @dataclass(slots=True)
 class Histories:
     """What is deployed with history, and what was ended.
@@ -75,6 +113,8 @@ class Histories:
     queries: the texts of all queries, by name
     groups: names of queries that are deployed together
     sent: queries that were ended, by the number of their command
+    past: the table that each history begins with; None = there is none
+    deletes: whether the job removes files that it has read
     """
 
     deployment: Path
@@ -82,6 +122,8 @@ class Histories:
     queries: dict[str, str]
     groups: list[frozenset[str]]
     sent: dict[int, str] = field(default_factory=dict)
+    past: Past | None = None
+    deletes: bool = False
 
     @staticmethod
     def of(path: Path, chooser: random.Random) -> Histories | None:
@@ -109,14 +151,20 @@ class Histories:
 
     def is_refused(self, error: str) -> bool:
         """Whether an error of a command is as it should be."""
-        is_deleted = "after: delete" in self.deployment.read_text("utf-8")
-        return any(part in error for part in REFUSALS) or (is_deleted and "the history has a gap" in error)
+        return any(part in error for part in REFUSALS) or (self.deletes and "the history has a gap" in error)
 
     def deploy(self, chooser: random.Random) -> None:
         """Deploy some of them, as the command does it; raises InputError."""
         names = chooser.choice(self.groups)
         text = self.types + "".join(own for name, own in self.queries.items() if name in names)
-        send_with_history(load_deployment(self.deployment), text, wait=False)
+        has_table = self.past is not None
+        send_with_history(
+            load_deployment(self.deployment),
+            text,
+            wait=False,
+            uses_table=has_table,
+            accepts_gap=has_table and not self.deletes,  # between the table and the first records
+        )
 
     def send(self, chooser: random.Random) -> None:
         """End a query, and do not wait for it. Before the first start nothing is sent."""
@@ -150,14 +198,14 @@ class Histories:
 
     def expected(self, replay: Replay, done: Sequence[Done]) -> Answers:
         """What the job has to give: all queries have been there from the beginning, but say nothing before their place."""
-        always = self.queries.keys() - self.later
+        always, past = self.queries.keys() - self.later, () if self.past is None else self.past.rows
         ends = [item for item in done if item.ended in always]
-        total = _of(self._replayed(always, ends, replay), {*always, ""}, EARLIEST)
+        total = _of(self._replayed(always, ends, partial(replay, past=())), {*always, ""}, EARLIEST)
         for item in done:
             if item.deployed:
                 running = self._running(done, item)
                 ends = [other for other in done if other.ended is not None and other.number > item.number]
-                found = self._replayed(running, ends, replay)
+                found = self._replayed(running, ends, partial(replay, past=past))
                 total = _sum(total, _of(found, item.deployed, item.place))
         return total
 

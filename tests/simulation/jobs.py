@@ -8,7 +8,7 @@ import re
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from tests.simulation.edits import REFUSALS as OF_EDITS
 from tests.simulation.edits import Edits
 from tests.simulation.faults import Aim, Met
 from tests.simulation.forgetting import Forgetting, unbalanced
-from tests.simulation.histories import Histories, said
+from tests.simulation.histories import Histories, Past, said
 from tests.simulation.kinds import (
     EDITING,
     FOCUSES,
@@ -44,6 +44,7 @@ from tests.simulation.kinds import (
     OF_TOPICS,
     SETTING,
     SHARES,
+    WITH_PAST,
     Kind,
     deployment,
 )
@@ -167,6 +168,9 @@ class Telling:
         self._focused = 0.0 if not has_histories else 0.6 if own is Kind.DELTA else 0.3
         if has_histories and own in HISTORIES and self._past.random() < HISTORIES[own]:
             self._histories = Histories.of(self._path, self._past)
+            tables = random.Random(f"past {story.seed}")
+            if self._histories is not None and own in (Kind.FILES, Kind.LOOKUPS) and tables.random() < WITH_PAST:
+                self._histories.past = Past.beside(self._path, tables, self._sources)
             is_changed = is_changed and self._histories is None
         elif has_histories and own not in (Kind.FILES, Kind.QUERIES, Kind.CHAINS):
             is_changed = self._past.random() < 0.4
@@ -221,6 +225,8 @@ class Telling:
         self._is_in_store = own is Kind.STORES
         after = ("keep", "delete") if self._is_in_store else ("keep", "keep", "archive old", "delete")
         self._settle(self._chooser.choice(after))
+        if self._histories is not None:
+            self._histories.deletes = "after: delete" in self._path.read_text("utf-8")
         self._out = self._place()
         lines = self._path.read_text("utf-8").splitlines()
         self._tables = [
@@ -602,7 +608,7 @@ class Telling:
             *self._losses.problems(self._path),
         ]
 
-    def _replayed(self, queries: Path, changes: list[Control]) -> Answers:
+    def _replayed(self, queries: Path, changes: list[Control], past: Sequence[dict[str, object]] = ()) -> Answers:
         controls = [*self._controls, *changes]
         options = {} if self._settings is None else self._settings.options
         if self._topics:
@@ -610,7 +616,7 @@ class Telling:
         if self._others is not None:
             return replayed_tables(self._path, queries, self._read_tables, self._others.gone, controls, **options)
         lookups = {} if self._levels is None else {"tables": self._levels.given()}
-        return replayed(queries, self._sources, controls, **options, **lookups)
+        return replayed(queries, self._sources, controls, past, **options, **lookups)
 
 
 def _without_later_forgotten(found: Comparable, expected: Comparable) -> Comparable:

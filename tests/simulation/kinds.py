@@ -73,6 +73,9 @@ HISTORIES = {Kind.CHAINS: 0.4, Kind.CHAINED_TOPICS: 0.4} | dict.fromkeys(
 )
 """How often queries of a kind of job are deployed with history."""
 
+WITH_PAST = 0.3
+"""In so many of these, where the job reads files, histories begin with a table of earlier records."""
+
 FORGETTING = dict.fromkeys((Kind.FILES, Kind.TOPICS, Kind.DELTA, Kind.STORES, Kind.LOOKUPS), 0.3)
 """How often a kind of job is let forget a key: those whose queries all have the same one."""
 

@@ -84,9 +84,16 @@ def written(folder: Path, sink: str = "parquet", tables: Collection[str] = ()) -
     return replace(found, ledger=Counter({key: count for key, count in found.ledger.items() if count}))
 
 
-def replayed(queries: Path, sources: list[Source], controls: list[Control], **options: Any) -> Answers:
+def replayed(
+    queries: Path,
+    sources: list[Source],
+    controls: list[Control],
+    past: Sequence[dict[str, object]] = (),
+    **options: Any,
+) -> Answers:
     """What a replay of all records gives: a table a file, sources by name, files as they were read.
 
+    past: rows that come before all of them
     options: of `ensue.replay`
     """
     records = [
@@ -97,7 +104,8 @@ def replayed(queries: Path, sources: list[Source], controls: list[Control], **op
         for source in sorted(sources, key=lambda item: item.name)
         for name, rows in source.files
     ]
-    return of_tables(queries, [*records, *control_tables(controls)], **options)
+    before = [[row] for row in past]
+    return of_tables(queries, [*before, *records, *control_tables(controls)], **options)
 
 
 def control_tables(controls: Sequence[Control]) -> list[list[dict[str, object]]]:

@@ -70,7 +70,7 @@ def random_sources(chooser: random.Random, rows: int, *, ahead: int = SECOND) ->
     ]
     for number, at in enumerate(moments):
         source = chooser.choices(sources, (5, 4, 1))[0]
-        source.rows.append(Row(number, at, _cells(chooser, source, number, at, ahead)))
+        source.rows.append(Row(number, at, cells_of_record(chooser, source, number, at, ahead)))
     for source in sources:
         if source.event is None and source.rows and source.rows[0].cells["event"] == "Unknown":
             source.rows[0].cells["event"] = "A"  # a job whose first file has no known type takes the column for a field
@@ -85,7 +85,8 @@ def _moments(chooser: random.Random, rows: int) -> Iterator[int]:
         at += chooser.choice((0, 0, 0, 1, 1_000, 100_000, 250_000, SECOND, SECOND, chooser.choice((0, 0, 8 * SECOND))))
 
 
-def _cells(chooser: random.Random, source: Source, number: int, at: int, ahead: int) -> dict[str, Any]:
+def cells_of_record(chooser: random.Random, source: Source, number: int, at: int, ahead: int = 0) -> dict[str, Any]:
+    """A random record of a source."""
     late = chooser.choice((0, 0, 0, 1, SECOND, 2 * SECOND, 3 * SECOND, 4 * SECOND, 12 * SECOND, -ahead))
     ts = (at - late) / SECOND
     event = source.event or chooser.choice("AAB")
