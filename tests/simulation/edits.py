@@ -7,12 +7,13 @@ import random
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from job_engine.deployment_file import load_deployment
+from job_engine.job.stages import prepare
 from job_engine.sources.listing.command_folder import CommandFolder
 from runtime.instants import EARLIEST
 from tests.torture.answers import BEHIND, Control
@@ -22,26 +23,19 @@ REFUSALS = ("the files have changed since they were last applied",)
 """In errors of a start that does not take over what the file says."""
 
 
-@dataclass
-class Edits:
-    """The query file of a job.
+FIRST = "first"
 
-    first: its text before anybody changed it
-    """
+
+@dataclass(frozen=True)
+class Edits:
+    """The query file of a job."""
 
     deployment: Path
     chooser: random.Random
-    first: str
-
-    @staticmethod
-    def of(path: Path, chooser: random.Random) -> Edits:
-        """Of a job that has not run."""
-        return Edits(path, chooser, _file(path).read_text("utf-8"))
+    _known: dict[str, str] = field(default_factory=dict)
 
     def write(self) -> None:
-        """Replace, add or remove a query or two; before the first run the file stays as it is."""
-        if not (load_deployment(self.deployment).checkpoint / "ensue.json").exists():
-            return
+        """Replace, add or remove a query or two."""
         types, texts = divided(_file(self.deployment).read_text("utf-8"))
         for _ in range(self.chooser.choice((1, 1, 2))):
             name = self.chooser.choice(NAMES)
@@ -53,28 +47,60 @@ class Edits:
 
     @contextmanager
     def noticed(self, outside: Callable[[], AbstractContextManager[None]]) -> Iterator[None]:
-        """Keep the text whenever a command to take it over is sent; `outside`: where files can be written."""
-        send = CommandFolder.send
+        """Keep the text whenever it is written down, or a command to take it over; `outside`: where files can be.
 
-        def noting(folder: CommandFolder, text: str, **more: Any) -> Any:
-            command = send(folder, text, **more)
-            if text.startswith('{"ApplyFiles"'):
-                with outside():
-                    self._taken.mkdir(exist_ok=True)
-                    (self._taken / f"{command.number}").write_text(_file(self.deployment).read_text("utf-8"), "utf-8")
-            return command
+        It is kept before that is done: the process may be killed within.
+        """
+        send, file_of, write = CommandFolder.send, CommandFolder._file, prepare.write_files
+        is_sending = False
 
-        with patch.object(CommandFolder, "send", noting):
+        def keep(name: str) -> None:
+            with outside():
+                self._known[name] = _file(self.deployment).read_text("utf-8")
+                self._folder.mkdir(exist_ok=True)
+                (self._folder / name).write_text(self._known[name], "utf-8")
+
+        def sending(folder: CommandFolder, text: str, **more: Any) -> Any:
+            nonlocal is_sending
+            is_sending = text.startswith('{"ApplyFiles"')
+            try:
+                return send(folder, text, **more)
+            finally:
+                is_sending = False
+
+        def named(folder: CommandFolder, number: int) -> Any:
+            if is_sending:
+                keep(str(number))
+            return file_of(folder, number)
+
+        def beginning(*given: Any) -> None:
+            keep(FIRST)
+            write(*given)
+
+        with (
+            patch.object(CommandFolder, "send", sending),
+            patch.object(CommandFolder, "_file", named),
+            patch.object(prepare, "write_files", beginning),
+        ):
             yield
 
     @property
-    def _taken(self) -> Path:
+    def _folder(self) -> Path:
         return self.deployment.parent / "taken over"
+
+    def _kept(self) -> dict[str, str]:
+        """What was kept: here, where no power cut takes it, or in files, if another process did it."""
+        return self._known or {path.name: path.read_text("utf-8") for path in self._folder.glob("*")}
 
     @property
     def taken(self) -> dict[int, str]:
         """The texts that were taken over, by the number of the command."""
-        return {int(path.name): path.read_text("utf-8") for path in self._taken.glob("*")}
+        return {int(name): text for name, text in self._kept().items() if name != FIRST}
+
+    @property
+    def first(self) -> str:
+        """The text that the job began with."""
+        return self._kept()[FIRST]
 
     @property
     def names(self) -> set[str]:

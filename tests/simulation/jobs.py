@@ -210,7 +210,7 @@ class Telling:
         editing = random.Random(f"edits {story.seed}")
         is_edited = has_histories and own in EDITING and self._histories is None and not is_changed
         is_edited = is_edited and not is_ordered and editing.random() < EDITING[own]
-        self._edits = Edits.of(self._path, editing) if is_edited else None
+        self._edits = Edits(self._path, editing) if is_edited else None
         self._expires &= not is_edited
         self._accepts_loss = False
         losing = random.Random(f"losses {story.seed}")
@@ -570,7 +570,7 @@ class Telling:
         problems += [*wrong, *unread_tables(self._path, self._read_tables)]
         if self._levels is not None:
             problems += self._levels.problems(is_asked=not self._change_rate and self._histories is None)
-        own = answer if self._histories is None else said(answer)
+        own = self._changes.without_early(answer) if self._histories is None else said(answer)
         if self._edits is not None:
             own, expected = said(answer), said(expected)
         if self._forgetting is not None and self._forgetting.asked:

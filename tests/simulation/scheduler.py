@@ -81,11 +81,12 @@ class Scheduler:
     @contextmanager
     def outside(self) -> Iterator[None]:
         """Let the calling thread act for the rest of the world, whose calls nothing strikes."""
+        before = getattr(self._local, "is_outside", False)
         self._local.is_outside = True
         try:
             yield
         finally:
-            self._local.is_outside = False
+            self._local.is_outside = before
 
     def name(self) -> str:
         """The name of the thread that runs."""
