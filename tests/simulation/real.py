@@ -160,8 +160,10 @@ class Machine:
 
 def _error(name: str, text: str) -> Exception:
     known = next((kind for kind in _below(errors.EnsueError) if kind.__name__ == name), RuntimeError)
+    if known.__str__ is not Exception.__str__:  # it is made of more than its text
+        known = errors.InputError
     error = known.__new__(known, text)
-    Exception.__init__(error, text)  # some are made of more than their text
+    Exception.__init__(error, text)
     return error
 
 
@@ -208,7 +210,9 @@ class RealTelling(Telling):
             [],
         )
         # a first file of unknown types only, and one type that is asked for: what `event` is has to be said
-        self._path.write_text(re.sub(r"(path: [^ ,]+, )(?=source_time|options)", r"\1type: event, ", text), "utf-8")
+        self._path.write_text(
+            re.sub(r"(?m)^(  .*path: [^ ,]+, )(?=source_time|options)", r"\1type: event, ", text), "utf-8"
+        )
 
     def _life(
         self, do: Callable[[], object], *, is_last: bool = False, refuses: Callable[[str], bool] | None = None
