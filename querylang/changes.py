@@ -94,6 +94,17 @@ _LASTING = (
 )
 
 
+_HANDING_OVER = (
+    "; a text that is replaced runs on until it has given its last match. A replacement with `--now` ends it at once"
+)
+
+
+def _without_replaced(running: Running) -> Running:
+    """The same without texts that others have replaced."""
+    queries = {name: replace(query, versions=query.versions[-1:]) for name, query in running.queries.items()}
+    return replace(running, queries=queries)
+
+
 def _anything(plan: Plan) -> Plan:
     return plan
 
@@ -116,7 +127,9 @@ def with_plan(applied: Applied, check: Check) -> Applied:
     plan = check(applied.running.plan())
     circle = cycle_of(receivers(plan.queries))
     if circle:
-        raise InputError(f"{', which feeds '.join(repr(name) for name in circle)}: queries must not feed each other")
+        path = ", which feeds ".join(repr(name) for name in circle)
+        way_out = "" if cycle_of(receivers(_without_replaced(applied.running).plan().queries)) else _HANDING_OVER
+        raise InputError(f"{path}: queries must not feed each other{way_out}")
     ordered = {query.name for query in plan.queries if any(item.policy is not None for item in query.inputs)}
     queries = dict(applied.running.queries)
     for name in ordered & queries.keys():

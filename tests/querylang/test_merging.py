@@ -12,6 +12,7 @@ import querylang
 from querylang.changes import Applied, Moment, apply
 from querylang.merging import FileChange, merge
 from querylang.parameters import Given, with_instances
+from querylang.plan.routing import DeployQuery, ReplaceQuery
 from querylang.running import ChangeError, Running
 from runtime.reading.control_events import parse_change
 
@@ -264,3 +265,18 @@ def test_annotations_that_were_not_kept_are_those_of_the_files() -> None:
     kept = replace(files(Q), is_annotated=False)
     assert annotations(kept.annotated_by(files(Q, event=TIMED))) == [("k", None, True)]
     assert annotations(files(Q).annotated_by(files(Q, event=TIMED))) == [(None, None, False)]
+
+
+def test_a_circle_through_a_text_that_is_replaced_names_the_way_out() -> None:
+    types = EVENT + "event B { integer k; float v; }\n"
+    routes = "query Q {{ inputs {{ {0}() key k within 9.0; }} find {0} as a {{ route {1}(a.k, a.v); }} }}"
+    before = files(routes.format("A", "B"), event=types)
+    for now, is_taken in ((False, False), (True, True)):
+        change = ReplaceQuery(types + routes.format("B", "A"), now=now)
+        applied = apply(change, before, MOMENT)
+        assert applied.is_refused is not is_taken
+        assert is_taken or "A replacement with `--now` ends it at once" in applied.outcomes[0].text
+    both = types + routes.format("B", "A").replace("query Q", "query P")
+    applied = apply(DeployQuery(both), before, MOMENT)
+    assert "queries must not feed each other" in applied.outcomes[0].text
+    assert "--now" not in applied.outcomes[0].text
