@@ -326,6 +326,7 @@ def _last_that_left(folder: JobFolder, identity: str, deployment: Deployment, fi
 # It is repeated into the sinks of now. What it has left in former ones would stay beside that: so
 # it is taken out of folders of this machine. Of a folder in a store, and of a topic, it is said
 # that results may be there: how these are reached may be secret, so no file of a checkpoint has it.
+# A checkpoint that was copied takes nothing out of sinks of the one that it was copied from.
 
 _OUTPUT = "output"
 
@@ -344,6 +345,13 @@ class _Was(TypedDict):
     shown: str
 
 
+class _Sinks(TypedDict):
+    """The sinks of a run, by name; `checkpoint`: where its checkpoint was."""
+
+    checkpoint: str
+    sinks: dict[str, _Was]
+
+
 def leave_former(deployment: Deployment, identity: str, confirm: Callable[[], None]) -> None:
     """Take what an interrupted micro-batch has left out of former sinks; write down those of now.
 
@@ -352,12 +360,14 @@ def leave_former(deployment: Deployment, identity: str, confirm: Callable[[], No
 
     Raises InputError where a folder cannot be read or written.
     """
-    file, now = _sinks_file(deployment.checkpoint), {name: _was(sink) for name, sink in deployment.sinks.items()}
-    before = file.read() or {}
-    if before == now:
+    file, here = _sinks_file(deployment.checkpoint), str(deployment.checkpoint.resolve())
+    now = {name: _was(sink) for name, sink in deployment.sinks.items()}
+    known, wanted = file.read(), _Sinks(checkpoint=here, sinks=now)
+    if known == wanted:
         return
     confirm()
-    former = _Former(identity, batches_of(deployment.checkpoint))
+    before = known["sinks"] if known is not None else {}
+    former = _Former(identity, batches_of(deployment.checkpoint), known is not None and known["checkpoint"] == here)
     for name, was in before.items():
         if name in now and now[name]["shown"] != was["shown"]:
             former.take_out(name, was)
@@ -366,7 +376,7 @@ def leave_former(deployment: Deployment, identity: str, confirm: Callable[[], No
     if channels != own and _OUTPUT in now and former.take_out(_OUTPUT, before.get(_OUTPUT)):
         for name in channels - own:
             former.take_out(name, before[name])
-    file.write(now)
+    file.write(wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,15 +385,19 @@ class _Former:
 
     identity: str
     batches: Batches
+    is_own: bool
+    """Whether the checkpoint is where it was; else it may be a copy of another job's."""
 
     def take_out(self, name: str, was: _Was | None) -> bool:
-        """Take out what is behind the last micro-batch that has ended; False = some may be left."""
+        """Take out what is behind the last micro-batch that has ended; False = some may stay."""
         if was is None:
             return True
-        if was["place"] is None:
-            if self.batches.open is not None:
-                _warn_of_doubled(was["shown"], self.batches.ended + 1, "nobody looks there")
-            return self.batches.open is None
+        if self.batches.open is None:
+            return True
+        if was["place"] is None or not self.is_own:
+            why = "nobody looks there" if self.is_own else "the checkpoint was somewhere else, and may be a copy"
+            _warn_of_doubled(was["shown"], self.batches.ended + 1, why)
+            return False
         sink = Sink(was["format"], None, LocalPath(was["place"]))
         try:
             return self._take_out_of(name, sink)
@@ -395,6 +409,10 @@ class _Former:
         kind, last = publishing(sink), self.batches.ended
         found = [item for item in kind.results(sink) if item.identity == self.identity and item.batch > last]
         found.sort(key=lambda item: item.batch)
+        if found and found[-1].batch > self.batches.begun:
+            why = f"there is a later one, {found[-1].batch}, which the checkpoint does not know"
+            _warn_of_doubled(str(sink.folder), last + 1, why)
+            return False
         try:
             places = kind.removable(name, sink, found, last) if found else []
         except InputError as error:
@@ -423,9 +441,9 @@ def _was(sink: Sink) -> _Was:
     return {"format": sink.format, "place": place, "shown": place or sink_kind(sink.format).shown(sink)}
 
 
-def _sinks_file(checkpoint: Place) -> JobFile[dict[str, _Was]]:
-    return JobFile(JobFolder(checkpoint).path / "sinks.json", dict[str, _Was], _KEEPS_FORMER, text=_sinks_text)
+def _sinks_file(checkpoint: Place) -> JobFile[_Sinks]:
+    return JobFile(JobFolder(checkpoint).path / "sinks.json", _Sinks, _KEEPS_FORMER, text=_sinks_text)
 
 
-def _sinks_text(plain: Mapping[str, _Was]) -> str:
+def _sinks_text(plain: _Sinks) -> str:
     return json.dumps(plain, indent=1, sort_keys=True)

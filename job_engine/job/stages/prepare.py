@@ -122,9 +122,8 @@ def _prepared(ready: Checked, lock: RunLock | StoreLock, machine: Machine, watch
     deployment = ready.deployment
     if ready.is_new:
         ready = ready.divided_among(machine.tasks(deployment))
-        write_files(
-            deployment.checkpoint, ready.files.files
-        )  # first: of each checkpoint it is known what its files said
+        # first: of each checkpoint it is known what its files said
+        write_files(deployment.checkpoint, ready.files.files)
         write_record(deployment.checkpoint, ready.record)
     note_release(deployment.checkpoint)
     keep_places(deployment)

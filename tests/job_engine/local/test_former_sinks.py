@@ -6,6 +6,7 @@ import errno
 import json
 from collections import Counter
 from pathlib import Path
+from shutil import copytree, rmtree
 from typing import Any
 
 import pandas as pd
@@ -97,7 +98,8 @@ def test_where_nobody_can_look_it_is_said(tmp_path: Path, caplog: pytest.LogCapt
     crashed(path, CrashAt("published", 3))
     file = tmp_path / "state" / "ensue" / "sinks.json"
     sinks = json.loads(file.read_text())
-    file.write_text(json.dumps(sinks | {"output": {"format": "kafka", "place": None, "shown": "topic 'alarms'"}}))
+    sinks["sinks"]["output"] = {"format": "kafka", "place": None, "shown": "topic 'alarms'"}
+    file.write_text(json.dumps(sinks))
     run(path)
     assert "topic 'alarms': may have results of micro-batch 0, which was interrupted, and is repeated" in caplog.text
 
@@ -123,8 +125,48 @@ def test_a_file_of_sinks_has_no_secret(tmp_path: Path) -> None:
     path = sensors(tmp_path, "parquet")
     run(path)
     plain = json.loads((tmp_path / "state" / "ensue" / "sinks.json").read_text())
-    assert plain["output"] == {
+    assert plain["checkpoint"] == str(tmp_path / "state")
+    assert plain["sinks"]["output"] == {
         "format": "parquet",
         "place": str(tmp_path / "out" / "output"),
         "shown": str(tmp_path / "out" / "output"),
     }
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*.parquet"))}
+
+
+def test_a_copy_of_a_job_takes_nothing_out_of_the_sinks_of_the_original(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = sensors(tmp_path, "parquet")
+    crashed(path, CrashAt("published", 3))
+    copytree(tmp_path / "state", tmp_path / "copied")
+    before = files_in(tmp_path / "out")
+    other = tmp_path / "other.yaml"
+    other.write_text(
+        path.read_text().replace("path: out/", "path: new/").replace("checkpoint: state", "checkpoint: copied")
+    )
+    run(other)
+    assert files_in(tmp_path / "out") == before
+    assert "the checkpoint was somewhere else, and may be a copy" in caplog.text
+    run(path)
+    assert_each_row_once(tmp_path, ["matches"], ["output"])
+
+
+def test_what_the_checkpoint_does_not_know_stays_in_a_former_sink(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = sensors(tmp_path, "parquet")
+    crashed(path, CrashAt("published", 3))
+    copytree(tmp_path / "state", tmp_path / "older")
+    run(path)
+    before = files_in(tmp_path / "out" / "output")
+    rmtree(tmp_path / "state")
+    (tmp_path / "older").rename(tmp_path / "state")
+    lines = path.read_text().replace("path: out/", "path: new/")
+    path.write_text(lines)
+    run(path)
+    assert files_in(tmp_path / "out" / "output") == before
+    assert "which the checkpoint does not know" in caplog.text
