@@ -42,6 +42,9 @@ APART = 2.0
 
 _MOST_LOOKS = 30
 
+_MOST_READS = 10
+"""How often a file is read that is changed each time."""
+
 DELTA = "delta"
 """The format of tables that are folders, in versions of their own."""
 
@@ -151,8 +154,7 @@ def refuse_unread_tables(program: Program, deployment: Deployment) -> None:
     known = {definition for definition, _ in program.tables}
     for table in tables_of_plan(program.plan()):
         if definition_of(table) not in known:
-            own = _OwnFile(table.name, deployment.tables[table.name])
-            own.read(table, own.look())
+            _OwnFile(table.name, deployment.tables[table.name]).read(table, is_settled=False)
 
 
 def refuse_unknown_tables(program: Program, plan: Plan) -> None:
@@ -232,20 +234,18 @@ def _taken(
     before: None = nothing is kept of it
     place: the furthest arrival that was read; None = no record was
     """
-    file, look = deployment.tables[table.name], None
+    file, own = deployment.tables[table.name], None
     file = file if before is None else _asked_once(file)
     try:
         own = _OwnFile(table.name, file)
-        look = own.look()
-        if before is not None and not before.problem and look == before.look:
+        if before is not None and not before.problem and own.look() == before.look:
             return before
-        look = own.settled(look)
-        new = own.read_as_seen(table, look)
+        look, new = own.read(table, is_settled=True)
     except InputError as error:
         if before is None:
             raise
-        look = None if isinstance(error.__cause__, OSError) else look  # it is looked at again
-        return _with_problem(before, look, _problem_of(table.name, error, deployment))
+        refused = None if own is None else own.refused  # what has none is looked at again
+        return _with_problem(before, refused, _problem_of(table.name, error, deployment))
     data = new.to_bytes()
     digest = hashlib.sha256(data).hexdigest()[:32]
     if before is None:
@@ -320,6 +320,8 @@ class _OwnFile:
 
     def __init__(self, name: str, file: LookupFile) -> None:
         self._title, self._file, self._path = _title(name), file, file.path
+        self.refused: Look | None = None
+        """How it looked when `read` refused what it says."""
         self._delta: VersionedTable | None = None
         with self._plain_errors():
             has_other_name = file.format is None and not is_table(file.path.name)
@@ -338,8 +340,28 @@ class _OwnFile:
         version, identity = newest
         return version, crc32(identity.encode())
 
-    def settled(self, look: Look) -> Look:
+    def read(self, table: Table, *, is_settled: bool) -> tuple[Look, LookupTable]:
+        """What it says, and how it looked; it is read again if it is changed meanwhile.
+
+        is_settled: once nobody writes
+        """
+        for _ in range(_MOST_READS):
+            look = self._settled() if is_settled else self.look()
+            try:
+                found = self._read(table, look)
+            except InputError as error:
+                if self._is_still(look):
+                    is_different_later = isinstance(error.__cause__, OSError)
+                    self.refused = None if is_different_later else look
+                    raise
+            else:
+                if self._is_still(look):
+                    return look, found
+        raise self._changes()
+
+    def _settled(self) -> Look:
         """The last look, once nobody writes: a version of a table of Delta is whole and stays."""
+        look = self.look()
         if self._delta is not None:
             return look
         for _ in range(_MOST_LOOKS):
@@ -348,10 +370,9 @@ class _OwnFile:
             if again == look:
                 return again
             look = again
-        raise InputError(f"{self._title}{self._path} is changed all the time")
+        raise self._changes()
 
-    def read(self, table: Table, look: Look) -> LookupTable:
-        """What it says."""
+    def _read(self, table: Table, look: Look) -> LookupTable:
         with self._plain_errors():
             if self._delta is not None:
                 needed = [field.name for field in (*table.keys, *table.fields)]
@@ -359,12 +380,13 @@ class _OwnFile:
             with local_copy(self._path) as here, _of_format(here, self._file) as named:
                 return read_lookup_table(table, named)
 
-    def read_as_seen(self, table: Table, look: Look) -> LookupTable:
-        """What it says, if that stays as it was seen."""
-        found, again = self.read(table, look), self.look()
-        if again[1] != look[1] or (self._delta is None and again != look):
-            raise InputError(f"{self._title}{self._path} was changed while it was read")
-        return found
+    def _is_still(self, look: Look) -> bool:
+        """Whether what a look saw is there still: a table of Delta may have newer versions."""
+        again = self.look()
+        return again[1] == look[1] if self._delta is not None else again == look
+
+    def _changes(self) -> InputError:
+        return InputError(f"{self._title}{self._path} is changed all the time")
 
     def delta_version(self, look: Look) -> int | None:
         """As `TableVersion.delta`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +23,7 @@ from job_engine.job.upkeep.keys import forget
 from job_engine.job.upkeep.moving import rebucket
 from job_engine.sources.listing.command_folder import CommandFolder
 from querylang.errors import FileErrors, InputError
+from runtime.lookup_tables import LookupTable
 from tests.support.local_jobs import CrashAt, begun, crashed, run
 from tests.support.lookup_jobs import assert_like_a_replay, content, job, rest, room, versions_of, write_places
 from tests.support.moved_jobs import set_file
@@ -174,6 +176,46 @@ def test_what_is_wrong_with_a_table_is_refused_before_a_job_begins(tmp_path: Pat
     with pytest.raises(InputError, match=r"places.csv"):
         prepare(path)
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_table_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool, is_whole: bool
+) -> None:
+    path = job(tmp_path)
+    if not is_first:
+        run_once(path, once=True)
+        write_places(tmp_path, 1)
+    if not is_whole:
+        (tmp_path / "places.csv").write_text("sensor,room,least\ns1,ha")
+    inner, reads = lookup_files.read_lookup_table, iter(range(100))
+
+    def replaced(*given: Any) -> LookupTable:
+        try:
+            return inner(*given)
+        finally:
+            if (read := next(reads)) in (0, 2):  # of a first start, one is before the start, the other in it
+                write_places(tmp_path, 2 + read)
+
+    monkeypatch.setattr(lookup_files, "read_lookup_table", replaced)
+    run_once(path, once=True)
+    (kept,) = read_tables(tmp_path / "state")
+    assert kept.problem == ""
+    assert [own for own, holds in rows_of(tmp_path, "s3") if holds] == [room("s3", 4 if is_first else 2)]
+
+
+def test_a_table_that_is_replaced_at_each_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, inner, versions = job(tmp_path), lookup_files.read_lookup_table, iter(range(1, 100))
+
+    def replaced(*given: Any) -> LookupTable:
+        write_places(tmp_path, next(versions))
+        return inner(*given)
+
+    monkeypatch.setattr(lookup_files, "read_lookup_table", replaced)
+    with pytest.raises(InputError, match=r"table 'Place': .*places.csv is changed all the time"):
+        run_once(path, once=True)
+    assert next(versions) == 11
 
 
 def rows_of(folder: Path, sensor: str) -> list[tuple[str, bool]]:
