@@ -357,6 +357,12 @@ class Publishing(ABC):
             " cannot be removed; choose a new one, and restore again"
         )
 
+    def refuse_joined(self, results: Iterable[Result], last: int) -> None:  # noqa: B027
+        """Raise InputError if one of the results was joined with earlier ones.
+
+        last: the micro-batch before the first that the job repeats
+        """
+
     def remove(self, sink: Sink, files: Sequence[Place], identity: str, last: int) -> None:  # noqa: ARG002
         """Remove the files that `removable` has given; all of it is on the disk then."""
         remove(files)

@@ -155,7 +155,7 @@ def restore(
         try:
             finish_compactions(deployment, record.identity)
             last = _last_kept(deployment.checkpoint, source / _COPY, is_there=is_there)
-            by_sink = _later_results(deployment, record, last)
+            by_sink = _later_results(deployment, record, last, last_batch(source / _COPY))
             later = [place for places in by_sink.values() for place in places]
             if later and not remove_results:
                 raise InputError(_would_double(later, last))
@@ -402,8 +402,13 @@ def _digest(file: Place, like: str | int = "") -> tuple[int, str | int]:
     return size, checksum if isinstance(like, int) else sha.hexdigest()
 
 
-def _later_results(deployment: Deployment, record: checkpoint_record.Record, batch: int) -> dict[str, list[Place]]:
-    """By sink, the files of results behind micro-batch `batch`; InputError if some have to stay."""
+def _later_results(
+    deployment: Deployment, record: checkpoint_record.Record, batch: int, ended: int
+) -> dict[str, list[Place]]:
+    """By sink, the files of results behind micro-batch `batch`; InputError if some have to stay.
+
+    ended: the micro-batch behind which the job begins: it writes the results of those up to `batch` once more
+    """
     found: dict[str, list[Place]] = {}
     for name, sink in deployment.sinks.items():
         kind = publishing(sink)
@@ -412,6 +417,7 @@ def _later_results(deployment: Deployment, record: checkpoint_record.Record, bat
             last = kind.last_published(sink, record.identity)
             kind.end(record.identity)
             results = [Result(record.identity, last, "")]
+        kind.refuse_joined((result for result in results if ended < result.batch <= batch), ended)
         later = [result for result in results if result.batch > batch]
         if later:
             found[name] = kind.removable(name, sink, later, batch)

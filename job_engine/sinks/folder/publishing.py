@@ -8,7 +8,7 @@ is doubled. Readers need no list of valid files: pandas, DuckDB and Spark read t
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,11 @@ class Publishing(kinds.Publishing):
 
         def is_left(file: Place) -> bool:
             is_draft = file.name.startswith(drafts) and file.name.endswith(".draft")
-            return is_draft or (file.name.startswith(batch.name) and str(file) not in written)
+            if is_draft or not file.name.startswith(batch.name) or str(file) in written:
+                return is_draft
+            if _is_compacted(file.name):
+                raise _joined(str(file), batch.number - 1)
+            return True
 
         remove([*filter(is_left, files_below(sink.folder.resolve()))])
 
@@ -78,14 +82,14 @@ class Publishing(kinds.Publishing):
         """The files; raises InputError for one that has results of earlier micro-batches, too."""
         files = {str(file): file for file in files_below(sink.folder)}
         found = [files[result.place] for result in results if result.place in files]
-        for file in found:
-            written = RESULT_FILE.fullmatch(file.name)
-            if written is not None and int(written["number"]) >= FIRST_COMPACTED:
-                raise InputError(
-                    f"{file}: `ensue compact` has joined results of micro-batches before and behind {last} in it:"
-                    " restore the sink from a copy, or choose a new one, and restore again"
-                )
+        self.refuse_joined(results, last)
         return found
+
+    def refuse_joined(self, results: Iterable[Result], last: int) -> None:
+        """As `kinds.Publishing.refuse_joined`."""
+        for result in results:
+            if _is_compacted(result.place.rpartition("/")[2]):
+                raise _joined(result.place, last)
 
     def has_unfinished(self, sink: Sink, identity: str) -> bool:
         """As `kinds.Publishing.has_unfinished`."""
@@ -105,6 +109,18 @@ class Publishing(kinds.Publishing):
 
 
 PUBLISHING = Publishing()
+
+
+def _is_compacted(name: str) -> bool:
+    found = RESULT_FILE.fullmatch(name)
+    return found is not None and int(found["number"]) >= FIRST_COMPACTED
+
+
+def _joined(file: str, last: int) -> InputError:
+    return InputError(
+        f"{file}: `ensue compact` has joined results of micro-batches before and behind {last} in it:"
+        " restore the sink from a copy, or choose a new one, and restore again"
+    )
 
 
 def _rows_of(file: Path) -> Iterator[dict[str, Any]]:

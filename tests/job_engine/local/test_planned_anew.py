@@ -14,8 +14,10 @@ from job_engine.errors import WorkerDied
 from job_engine.job.checkpoint.job_folder import JobFolder, failed_tries, told_deaths
 from job_engine.job.stages.start import RunKind
 from job_engine.job.upkeep.backup import back_up, restore
+from job_engine.job.upkeep.results import compact_job
 from job_engine.place import place_of
 from job_engine.sinks.folder.publishing import Publishing
+from job_engine.sinks.kinds import MicroBatch, Sink
 from querylang.errors import InputError
 from tests.support.delta_tables import FROM_TABLE
 from tests.support.kafka.broker import Broker
@@ -99,6 +101,33 @@ def test_a_backup_of_what_was_begun_leaves_its_results(tmp_path: Path) -> None:
     assert restore(path, copy, replace=True).removed == 0
     run(path)
     assert_exactly_once(tmp_path)
+
+
+@pytest.mark.parametrize("files", [3, 4, 12])  # up to what was begun, and behind it
+def test_a_backup_of_what_was_begun_is_refused_where_its_results_have_been_compacted(
+    tmp_path: Path, files: int
+) -> None:
+    path, copy = sensors(tmp_path, files), place_of(str(tmp_path / "copy"))
+    change(path, LARGE, SMALL)
+    crashed(path, CrashAt("published", 2))
+    back_up(path, copy)
+    run(path)
+    compact_job(path)
+    before = streamed(tmp_path)
+    assert before == expected(tmp_path)
+    with pytest.raises(InputError, match=r"has joined results of micro-batches before and behind [-\d]+ in it"):
+        restore(path, copy, replace=True, remove_results=True)
+    run(path)
+    assert streamed(tmp_path) == before
+
+
+def test_results_that_were_compacted_are_not_removed_when_a_micro_batch_is_repeated(tmp_path: Path) -> None:
+    sink, batch = Sink("parquet", None, place_of(str(tmp_path))), MicroBatch("0123456789ab", 3)
+    file = tmp_path / f"{batch.name}200000.parquet"
+    file.touch()
+    with pytest.raises(InputError, match="has joined results of micro-batches before and behind 2 in it"):
+        Publishing().remove_leftovers(sink, batch, ())
+    assert file.exists()
 
 
 def test_what_was_published_is_repeated_as_it_was_and_what_follows_it_is_not(
