@@ -10,7 +10,7 @@ import errno
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, TypeVar
@@ -228,6 +228,12 @@ def sync_names(folder: LocalPath, besides: str | None = None) -> None:
     for inner, folders, _ in folder.walk_below():
         folders[:] = [name for name in folders if name != besides]
         sync(inner)
+
+
+def sync_seen(folder: Place) -> None:
+    """Wait until names that others have just given in a folder are on the disk, if it is there."""
+    with suppress(FileNotFoundError):
+        sync(folder)
 
 
 def complete(files: Sequence[tuple[Path, Place]]) -> None:

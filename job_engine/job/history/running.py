@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from job_engine.clock import monotonic, wall_ns
 from job_engine.deployment import Deployment
+from job_engine.durable_files import sync_seen
 from job_engine.errors import LostInput, in_plain_words
 from job_engine.job.checkpoint.checkpoint_record import read_record
 from job_engine.job.checkpoint.job_folder import JobFolder, Reached
@@ -287,6 +288,7 @@ def send_with_history(
         _refuse_other_clocks(deployment)
         progress = JobFolder(deployment.checkpoint).last_progress()
         _refuse_later(moment, progress)
+        sync_seen(deployment.checkpoint)  # whose record somebody may be about to bring to the disk
         folder = new_folder(deployment.checkpoint)
         command = HistoryCommand(text, folder.name, moment, accepts_gap)
         own = _program(deployment, command)

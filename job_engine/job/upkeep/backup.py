@@ -407,7 +407,7 @@ def _later_results(
 ) -> dict[str, list[Place]]:
     """By sink, the files of results behind micro-batch `batch`; InputError if some have to stay.
 
-    ended: the micro-batch behind which the job begins: it writes the results of those up to `batch` once more
+    ended: the micro-batch behind which the job begins: it repeats those up to `batch`
     """
     found: dict[str, list[Place]] = {}
     for name, sink in deployment.sinks.items():

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, TypedDict
 
 from job_engine.clock import wall_ns
-from job_engine.durable_files import JobFile, numbers_in
+from job_engine.durable_files import JobFile, numbers_in, sync_seen
 from job_engine.place import Place, RemotePath
 from querylang.dataclass import asdict, dataclass, field, replace
 from runtime.instants import EARLIEST, LATEST
@@ -159,6 +159,7 @@ class CommandFolder:
         self, text: str, *, at: int | None = None, kind: CommandKind = EVENT, origin: str | None = None
     ) -> Command:
         """Write a command; it survives a power cut. Raises OSError."""
+        sync_seen(self.path.parent.parent)  # whose record somebody may be about to bring to the disk
         before = (*self.pending(), *numbers_in(self.done, _NUMBER))
         number = max([wall_ns() // 1000, *(last + 1 for last in before)])
         while True:
