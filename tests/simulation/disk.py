@@ -322,6 +322,8 @@ class _File(io.FileIO):
         scheduler, faults = self.disk.scheduler, self.disk.faults
         if scheduler.end is not None:
             return size  # the world has ended: nothing is written, and nobody learns of it
+        if not scheduler.is_inside:
+            return do()
         scheduler.step()
         fault = faults.draw("write")
         if fault is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -25,7 +26,7 @@ from querylang.errors import EnsueError, FileErrors, PassingError
 from tests.simulation.care import Act, Care
 from tests.simulation.delta import REFUSALS, Others, Table, allow, replayed_tables, unread_tables
 from tests.simulation.edits import REFUSALS as OF_EDITS
-from tests.simulation.edits import Edits
+from tests.simulation.edits import Edits, with_one_default
 from tests.simulation.faults import Aim, Met
 from tests.simulation.forgetting import Forgetting, unbalanced
 from tests.simulation.histories import Histories, Past, said
@@ -63,7 +64,7 @@ from tests.simulation.topics import (
     write_messages,
 )
 from tests.simulation.world import World
-from tests.torture.answers import Answers, Comparable, Control, replayed, without_members, written
+from tests.torture.answers import OF_JOBS, Answers, Comparable, Control, replayed, without_members, written
 from tests.torture.chained import chained_change, give_parameters
 from tests.torture.changes import Changes, change_of_tables, random_change, write_control
 from tests.torture.streams import Source, write_next
@@ -208,9 +209,12 @@ class Telling:
         else:
             self._streams = False
         editing = random.Random(f"edits {story.seed}")
-        is_edited = has_histories and own in EDITING and self._histories is None and not is_changed
+        is_edited = has_histories and own in EDITING and self._histories is None and not self._streams
         is_edited = is_edited and not is_ordered and editing.random() < EDITING[own]
-        self._edits = Edits(self._path, editing) if is_edited else None
+        self._edits: Edits | None = None
+        if is_edited:
+            self._changes.choose = with_one_default(change)
+            self._edits = Edits(self._path, editing, self._changes.choose)
         self._expires &= not is_edited
         self._accepts_loss = False
         losing = random.Random(f"losses {story.seed}")
@@ -308,7 +312,10 @@ class Telling:
         if self._others is not None:
             allow(self._path)
         accepts, applies = self._is_lossy, self._edits is not None
-        if accepts and self._life(lambda: run(self._path, once=True, flush=True, apply=applies), refuses=self._refuses):
+        may_be_refused = accepts or applies
+        if may_be_refused and self._life(
+            lambda: run(self._path, once=True, flush=True, apply=applies), refuses=self._refuses
+        ):
             return True
         return self._life(
             lambda: run(self._path, once=True, flush=True, accept_loss=accepts, apply=applies), is_last=True
@@ -317,6 +324,8 @@ class Telling:
     def _refuses(self, error: str) -> bool:
         """Whether a run was refused as it should be: what it has to read no longer exists, or is not allowed."""
         if self._edits is not None and any(part in error for part in OF_EDITS):
+            if any(part in error for part in OF_JOBS):
+                self._edits.take_back()
             return True
         parts = REFUSALS if self._others is not None else ("ensue run --accept-loss",)
         return (self._is_lossy or self._others is not None) and any(part in error for part in parts)
@@ -564,7 +573,8 @@ class Telling:
         ended = set() if self._histories is None else {*self._histories.sent.values()}
         begun = {name for text in self._changes.streamed for name in re.findall(r"query (\w+)", text)}
         if self._edits is not None:
-            ended, begun = self._edits.names, self._edits.names
+            names = self._edits.names(self._changes)
+            ended = begun = {title for title, _ in answer.ledger if title.partition("/")[0] in names}
         expected = replace(expected, ledger=_without_unread(answer.ledger, expected.ledger, ended, begun))
         problems = self._story.problems
         problems += [*wrong, *unread_tables(self._path, self._read_tables)]
@@ -595,8 +605,8 @@ class Telling:
             done, wrong = self._histories.done()
             return self._histories.expected(self._replayed, done), wrong
         if self._edits is not None:
-            controls, wrong = self._edits.controls()
-            return self._replayed(self._edits.whole(), controls), wrong
+            controls, wrong = self._edits.controls(self._changes)
+            return self._replayed(self._edits.whole(), controls, parameters=self._edits.first.parameters), wrong
         (query,) = self._folder.glob("*.query")
         controls, wrong = self._changes.controls()
         if self._losses is None:
@@ -608,9 +618,11 @@ class Telling:
             *self._losses.problems(self._path),
         ]
 
-    def _replayed(self, queries: Path, changes: list[Control], past: Sequence[dict[str, object]] = ()) -> Answers:
+    def _replayed(
+        self, queries: Path, changes: list[Control], past: Sequence[dict[str, object]] = (), **more: Any
+    ) -> Answers:
         controls = [*self._controls, *changes]
-        options = {} if self._settings is None else self._settings.options
+        options = more | ({} if self._settings is None else self._settings.options)
         if self._topics:
             return replayed_topics(queries, self._topics, self._world.broker, controls, **options)
         if self._others is not None:

@@ -82,7 +82,7 @@ FORGETTING = dict.fromkeys((Kind.FILES, Kind.TOPICS, Kind.DELTA, Kind.STORES, Ki
 SETTING = 0.4
 """In so many worlds with chains, queries have parameters, which changes set, and instances."""
 
-EDITING = dict.fromkeys((Kind.FILES, Kind.TOPICS, Kind.LOOKUPS), 0.3)
+EDITING = dict.fromkeys((Kind.FILES, Kind.TOPICS, Kind.LOOKUPS, Kind.CHAINS, Kind.CHAINED_TOPICS), 0.3)
 """How often the query file of a kind of job is edited between two runs."""
 
 LOSING = 0.2
